@@ -1,0 +1,23 @@
+"""pymon: leave it on; when training slows down, the trace, the cause and the fix are already there.
+
+`attach()`, `step()` and `phase()` are the face that training code sees. They are loaded on first use, because
+importing `pymon` must cost a training process nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pymon.probe.api import attach, phase, step
+
+__version__ = "0.1.0"
+__all__ = ["__version__", "attach", "phase", "step"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("attach", "phase", "step"):
+        from pymon.probe import api
+
+        return getattr(api, name)
+    raise AttributeError(f"module 'pymon' has no attribute {name!r}")

@@ -1,0 +1,1 @@
+"""What everything else may use: errors, units, the clock. Standard library only."""

@@ -1,0 +1,82 @@
+"""What the node knows about the training processes that carry a probe."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from pymon.model.snapshot import Section
+
+# Phases of a step, in the page's slot order (csrc/core/layout.h); they part the step's wall time without overlap.
+PHASES = ("data_wait", "forward", "backward", "optimizer", "other")
+
+
+@dataclass(frozen=True, slots=True)
+class StepRecord:
+    """One finished step, from the page's ring."""
+
+    step: int  # 1 is the first step of the process
+    end_mono_ns: int
+    duration_s: float
+    phases_s: tuple[float, ...]  # one per PHASES
+    backwards: int
+    optimizer_calls: int
+    batches: int
+    profiled: bool  # a capture ran: its time is not the training's
+    estimated: bool  # counted from backwards, since no optimizer hook fired
+
+
+class Counting(Enum):
+    """How the probe counts steps (notes in docs/probe.md)."""
+
+    NONE = "none"  # nothing seen yet
+    OPTIMIZER = "optimizer"
+    EXPLICIT = "explicit"  # pymon.step()
+    BACKWARD = "backward"  # estimated
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """Log2 buckets of durations: bucket i counts values below `first_bound_s * 2**i`, the last one all others."""
+
+    first_bound_s: float
+    counts: tuple[int, ...]
+    sum_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingProcess:
+    """One attached process. Totals are since its attach and survive a restart of the daemon."""
+
+    attach_id: str
+    pid: int
+    uid: int
+    rank: int | None
+    local_rank: int | None
+    world_size: int | None
+    job_id: str
+    run_id: str
+    script: str
+    attached_real_ns: int
+    ended: str | None  # None while it lives, else how it ended; `unknown` is an answer
+    counting: Counting
+    steps_total: int
+    steps_lost_total: int  # overwritten in the ring before the daemon read them
+    backwards_total: int
+    optimizer_calls_total: int
+    batches_total: int
+    phase_s_total: tuple[float, ...]  # one per PHASES
+    step_histogram: Histogram
+    own_cost_s_total: float  # time spent in the probe's hooks
+    open_step_age_s: float | None  # since the last step boundary; None before the first
+    capturing: bool
+    new_steps: tuple[StepRecord, ...]  # finished since the previous tick, oldest first
+    loader_workers: int | None = None  # num_workers of the training loader; None where no loader was seen
+    user_phase_s_total: tuple[tuple[str, float], ...] = ()  # pymon.phase(name): may overlap PHASES
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingSection(Section):
+    """All processes with a probe on this node, those that ended lately included."""
+
+    processes: tuple[TrainingProcess, ...]
