@@ -1,0 +1,118 @@
+#include "core/page_writer.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include "core/clock.h"
+#include "core/seqlock.h"
+
+namespace pymon {
+namespace {
+
+constexpr unsigned kNoExecSeal = 8;  // MFD_NOEXEC_SEAL, Linux 6.3; where vm.memfd_noexec is 2 nothing else is allowed
+
+int sealable_memfd() noexcept {
+  const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+  const int fd = memfd_create("pymon-page", flags | kNoExecSeal);
+  return fd >= 0 || errno != EINVAL ? fd : memfd_create("pymon-page", flags);
+}
+
+// Field 22 of /proc/self/stat, the start in clock ticks since boot; 0 where it cannot be read. Together with the pid it
+// names a process. Counting starts behind the last ')', since the command's name may hold anything.
+uint64_t start_ticks() noexcept {
+  char text[1024];
+  const int fd = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return 0;
+  const ssize_t size = read(fd, text, sizeof text - 1);
+  close(fd);
+  if (size <= 0) return 0;
+  text[size] = '\0';
+  const char* at = std::strrchr(text, ')');
+  for (int field = 2; at != nullptr && field < 22; ++field) at = std::strchr(at + 1, ' ');
+  return at == nullptr ? 0 : std::strtoull(at + 1, nullptr, 10);
+}
+
+Error failed(const char* what, int fd) {
+  Error error = Error::system(what, errno);
+  if (fd >= 0) close(fd);
+  return error;
+}
+
+}  // namespace
+
+Result<PageWriter*> PageWriter::create(const uint8_t attach_id[16]) {
+  const int fd = sealable_memfd();
+  if (fd < 0) return failed("memfd_create", -1);
+  if (ftruncate(fd, kPageBytes) != 0) return failed("ftruncate of the page", fd);
+  // A reader of a page that shrinks dies of SIGBUS; the seals are what lets the daemon map it.
+  if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+    return failed("sealing of the page", fd);
+  }
+  void* page = mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (page == MAP_FAILED) return failed("mmap of the page", fd);
+  auto* writer = new (std::nothrow) PageWriter(fd, static_cast<unsigned char*>(page));
+  if (writer == nullptr) {
+    munmap(page, kPageBytes);
+    close(fd);
+    return Error::system("page writer", ENOMEM);
+  }
+  writer->write_header(attach_id);
+  return writer;
+}
+
+PageWriter::~PageWriter() { disarm_in_child(); }
+
+void PageWriter::write_header(const uint8_t attach_id[16]) noexcept {
+  Header header{};
+  header.major = kMajor;
+  header.minor = kMinor;
+  header.page_bytes = kPageBytes;
+  header.pid = static_cast<uint64_t>(getpid());
+  header.start_ticks = start_ticks();
+  header.created_mono_ns = mono_ns();
+  header.created_real_ns = real_ns();
+  std::memcpy(header.attach_id, attach_id, sizeof header.attach_id);
+  header.train_offset = kTrainOffset;
+  header.train_bytes = sizeof(TrainSection);
+  header.ring_offset = kRingOffset;
+  header.ring_entry_bytes = sizeof(RingEntry);
+  header.ring_entries = kRingEntries;
+
+  auto* words = reinterpret_cast<uint64_t*>(page_);
+  store_words(words, &header, sizeof header / 8);
+  uint64_t magic;
+  std::memcpy(&magic, kMagic, sizeof magic);
+  store_release(words, magic);
+}
+
+void PageWriter::publish() noexcept {
+  if (page_ == nullptr) return;
+  auto* section = reinterpret_cast<uint64_t*>(page_ + kTrainOffset);
+  seqlock_publish(section, section + offsetof(TrainSection, body) / 8, &body_, kTrainWords);
+}
+
+void PageWriter::push_step(const RingEntry& entry) noexcept {
+  if (page_ == nullptr || entry.step == 0) return;
+  const size_t slot = entry.step % kRingEntries;
+  auto* words = reinterpret_cast<uint64_t*>(page_ + kRingOffset + slot * sizeof(RingEntry));
+  static_assert(offsetof(RingEntry, step) == 0, "the step number is the entry's first word");
+  store_relaxed(words, 0);
+  store_words(words + 1, &entry.end_mono_ns, sizeof entry / 8 - 1);
+  store_release(words, entry.step);
+}
+
+void PageWriter::disarm_in_child() noexcept {
+  if (page_ == nullptr) return;
+  munmap(page_, kPageBytes);
+  close(fd_);
+  page_ = nullptr;
+  fd_ = -1;
+}
+
+}  // namespace pymon
