@@ -21,6 +21,7 @@ MODE = os.environ.get("PYMON_NATIVE", "auto")
 if MODE not in ("auto", "require", "skip"):
     sys.exit(f"PYMON_NATIVE={MODE!r}: must be auto, require or skip")
 PTH = "pymon.pth"
+PTH_SOURCE = "pymon/probe/pymon.pth"
 
 
 def sources(*patterns):
@@ -59,7 +60,7 @@ class BuildPyWithPth(build_py):
     def run(self):
         super().run()
         if not self.editable_mode:
-            self.copy_file(PTH, os.path.join(self.build_lib, PTH))
+            self.copy_file(PTH_SOURCE, os.path.join(self.build_lib, PTH))
 
     def get_outputs(self, *args, **kwargs):
         outputs = super().get_outputs(*args, **kwargs)
@@ -82,7 +83,7 @@ class EditableWheelWithPth(editable_wheel):
 
             def __call__(self, wheel, files, mapping):
                 strategy(wheel, files, mapping)
-                wheel.writestr(PTH, Path(PTH).read_text(encoding="utf-8"))
+                wheel.writestr(PTH, Path(PTH_SOURCE).read_text(encoding="utf-8"))
 
         return WithPth()
 
