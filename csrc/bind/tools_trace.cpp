@@ -82,6 +82,7 @@ py::dict defects_dict(const Reader& reader) {
 py::dict credibility_dict(const Credibility& credibility) {
   py::dict out;
   out["gpu_without_launch_total"] = credibility.gpu_without_launch_total;
+  out["launches_total"] = credibility.launches_total;
   out["launches_without_kernel_total"] = credibility.launches_without_kernel_total;
   out["kernels_before_launch_total"] = credibility.kernels_before_launch_total;
   out["graph_launches_total"] = credibility.graph_launches_total;
@@ -134,6 +135,7 @@ py::dict facts_dict(const Reader& reader, const Sums& sums) {
   reads["ns"] = sums.reads.ns;
   out["reads"] = reads;
   out["blocked_ns"] = sums.blocked_ns;
+  out["waited_ns"] = sums.waited_ns;
   out["blocking"] = named(names, sums.blocking);
   out["op_ns"] = sums.op_ns;
   out["top_ops"] = named(names, sums.top_ops);

@@ -152,29 +152,10 @@ void add_copies(const Reader& reader, const Links& links, GpuSums* out) {
   }
 }
 
-void judge_links(const Reader& reader, const Links& links, Credibility* out) {
-  for (const GpuEvent& event : reader.gpu()) {
-    const int64_t at = links.host_of(event.correlation);
-    if (at < 0) ++out->gpu_without_launch_total;
-    else out->kernels_before_launch_total += event.ts_ns < reader.host()[static_cast<size_t>(at)].ts_ns;
-  }
-  for (const HostEvent& event : reader.host()) {
-    if (event.kind != Kind::kRuntime) continue;
-    const std::string_view name = reader.names().at(event.name);
-    const bool is_graph = contains(name, "GraphLaunch");
-    const bool is_launch = is_graph || contains(name, "LaunchKernel");
-    if (!is_launch) continue;
-    const bool is_empty = links.gpu_of(event.correlation) < 0;
-    out->launches_without_kernel_total += is_empty;
-    out->graph_launches_total += is_graph;
-    out->graph_launches_empty_total += is_graph && is_empty;
-  }
-}
-
 }  // namespace
 
 GpuSums gpu_sums(const Reader& reader, const Links& links, const Blocking& blocking, const Intervals& loader,
-                 const Intervals& window, Credibility* credibility) {
+                 const Intervals& window) {
   const ByClass sets = classify(reader, window);
   GpuSums out;
   out.busy_ns = total_ns(sets.busy);
@@ -198,7 +179,6 @@ GpuSums gpu_sums(const Reader& reader, const Links& links, const Blocking& block
   out.launch_to_start_p50_ns = median(&leads);
   out.kernel_p50_ns = median(&durations);
   add_copies(reader, links, &out);
-  judge_links(reader, links, credibility);
   return out;
 }
 

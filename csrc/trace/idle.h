@@ -7,6 +7,6 @@
 namespace pymon::trace {
 
 GpuSums gpu_sums(const Reader& reader, const Links& links, const Blocking& blocking, const Intervals& loader,
-                 const Intervals& window, Credibility* credibility);
+                 const Intervals& window);
 
 }  // namespace pymon::trace

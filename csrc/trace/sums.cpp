@@ -61,6 +61,25 @@ void add_overhead(const Reader& reader, const Intervals& window, Credibility* ou
   out->overhead_ns = total_ns(intersection(united(std::move(overhead)), window));
 }
 
+void judge_links(const Reader& reader, const Links& links, Credibility* out) {
+  for (const GpuEvent& event : reader.gpu()) {
+    const int64_t at = links.host_of(event.correlation);
+    if (at < 0) ++out->gpu_without_launch_total;
+    else out->kernels_before_launch_total += event.ts_ns < reader.host()[static_cast<size_t>(at)].ts_ns;
+  }
+  for (const HostEvent& event : reader.host()) {
+    if (event.kind != Kind::kRuntime) continue;
+    const std::string_view name = reader.names().at(event.name);
+    const bool is_graph = name.find("GraphLaunch") != std::string_view::npos;
+    if (!is_graph && name.find("LaunchKernel") == std::string_view::npos) continue;
+    const bool is_empty = links.gpu_of(event.correlation) < 0;
+    out->launches_without_kernel_total += is_empty;
+    ++out->launches_total;
+    out->graph_launches_total += is_graph;
+    out->graph_launches_empty_total += is_graph && is_empty;
+  }
+}
+
 }  // namespace
 
 Sums sum_up(const Reader& reader, uint64_t given_steps) {
@@ -73,11 +92,13 @@ Sums sum_up(const Reader& reader, uint64_t given_steps) {
   add_loader(reader, window, &loader, &out.loader);
   add_overhead(reader, window, &out.credibility);
   const Links links(reader);
+  judge_links(reader, links, &out.credibility);
   const Blocking blocking = find_blocking(reader, links);
   out.blocked_ns = total_ns(intersection(blocking.all, window));
+  out.waited_ns = total_ns(intersection(blocking.reads, window));
   walk_host(reader, links, blocking, window, &out);
   if (!reader.gpu().empty() && !window.empty()) {
-    out.gpu = gpu_sums(reader, links, blocking, loader, window, &out.credibility);
+    out.gpu = gpu_sums(reader, links, blocking, loader, window);
     add_kernels(reader, window, &out);
   }
   return out;

@@ -59,6 +59,7 @@ struct Site {
 
 struct Credibility {
   uint64_t gpu_without_launch_total = 0;
+  uint64_t launches_total = 0;  // of kernels and graphs
   uint64_t launches_without_kernel_total = 0;
   uint64_t kernels_before_launch_total = 0;
   uint64_t graph_launches_total = 0;
@@ -78,6 +79,7 @@ struct Sums {
   Loader loader;
   ScalarReads reads;
   int64_t blocked_ns = 0;  // the host stood in a call that waits for the GPU
+  int64_t waited_ns = 0;   // the same without host-to-device copies
   std::vector<Named> blocking;
   int64_t op_ns = 0;  // union of operators
   std::vector<Named> top_ops;      // by self time

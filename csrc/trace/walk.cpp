@@ -45,7 +45,7 @@ class Walk {
       const HostEvent& event = host[i];
       if (event.thread != thread) stack_.clear();
       thread = event.thread;
-      while (!stack_.empty() && host[stack_.back()].end_ns() <= event.ts_ns) stack_.pop_back();
+      while (!stack_.empty() && is_over(host[stack_.back()], event.ts_ns)) stack_.pop_back();
       enter(i, event);
       stack_.push_back(i);
     }
@@ -75,11 +75,16 @@ class Walk {
     return kind == Kind::kPython ? 0 : kind == Kind::kAnnotation ? 1 : kind == Kind::kOp ? 2 : 3;
   }
 
+  // Stamps of old traces are whole microseconds: an event of length 0 still holds what starts in the same microsecond.
+  static bool is_over(const HostEvent& event, int64_t now_ns) {
+    return event.end_ns() < now_ns || (event.end_ns() == now_ns && event.ts_ns < now_ns);
+  }
+
   bool has(uint32_t name, Trait trait) const { return (traits_[name] & trait) != 0; }
 
   void enter(uint32_t i, const HostEvent& event) {
     const int64_t inside = within_ns(window_, event.ts_ns, event.end_ns());
-    if (inside == 0) return;
+    if (inside == 0 && within_ns(window_, event.ts_ns, event.ts_ns + 1) == 0) return;
     if (event.kind == Kind::kOp && !has(event.name, kStep)) enter_op(event, inside);
     if (event.kind == Kind::kOp && has(event.name, kReads)) enter_read(event, inside);
     if (event.kind == Kind::kRuntime && blocking_.is[i]) enter_blocking(event, inside);

@@ -1,0 +1,1 @@
+"""Writing stages: each renders objects of the model for one kind of reader, and knows nothing else."""
