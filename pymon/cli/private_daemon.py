@@ -48,14 +48,16 @@ class PrivateDaemon:
         self.state_dir = Path(info["state_dir"])
 
     @classmethod
-    def join(cls, run_id: str, kineto: bool) -> PrivateDaemon:
-        """Takes part in the job's daemon, which is started where nobody has yet.
+    def join(
+        cls, run_id: str, kineto: bool, key: str = "", state_dir: Path | None = None
+    ) -> PrivateDaemon:
+        """Takes part in the daemon of `key` (else of the job), started where nobody has yet.
 
-        `run_id` is the wish of whoever comes first. Raises OSError.
+        `run_id` and `state_dir` are the wishes of whoever comes first. Raises OSError.
         """
         base = runtime_folder()
         _sweep(base)
-        folder = base / job_key()
+        folder = base / (key or job_key())
         folder.mkdir(mode=0o700, exist_ok=True)
         with _locked(folder):
             users = open(folder / "users", "a+")  # noqa: SIM115 - held as long as we take part
@@ -63,7 +65,7 @@ class PrivateDaemon:
             fcntl.flock(users, fcntl.LOCK_SH)
             started = None
             if alone or not (folder / "run.json").exists():
-                started = _start(folder, run_id, kineto)
+                started = _start(folder, run_id, kineto, state_dir or state_folder() / run_id)
             return cls(folder, users, started)
 
     def hold(self) -> bool:
@@ -145,9 +147,8 @@ def job_key() -> str:
     return f"run-{os.getpid()}-{secrets.token_hex(4)}"
 
 
-def _start(folder: Path, run_id: str, kineto: bool) -> subprocess.Popen[bytes]:
-    state_dir = state_folder() / run_id
-    state_dir.mkdir(mode=0o700, parents=True)
+def _start(folder: Path, run_id: str, kineto: bool, state_dir: Path) -> subprocess.Popen[bytes]:
+    state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = folder / f"{secrets.token_hex(4)}.sock"
     arguments = ["--private", "--socket", str(path), "--state-dir", str(state_dir)]
     arguments += ["--run-id", run_id, "--kineto" if kineto else "--no-kineto"]
