@@ -40,11 +40,12 @@ Examples:
 def command(trace: tuple[Path, ...], as_json: bool, html_file: Path | None) -> None:
     """Read profiler traces and name the cause of slow steps.
 
-    TRACE is a Kineto trace (.json or .json.gz, also one that pymon did not take) or the folder of a capture.
-    Several are taken as the ranks of one run.
+    TRACE is a Kineto trace (.json or .json.gz, also one that pymon did not take) or the folder of a
+    capture. Several are taken as the ranks of one run.
 
-    Exit code 0: read and judged. 2: a file is missing, is no trace, is cut short, or has lost its GPU events; what
-    was learnt is printed all the same. A trace of training on the CPU is judged by the host's time.
+    Exit code 0: read and judged. 2: a file is missing, is no trace, is cut short, or has lost its
+    GPU events; what was learnt is printed all the same. A trace of training on the CPU is judged by
+    the host's time.
     """
     with _progress(trace) as progress:
         report = diagnose(trace, progress)

@@ -22,8 +22,8 @@ _ORDER = {bottleneck: place for place, bottleneck in enumerate(Bottleneck)}
 def diagnose(paths: Sequence[Path], progress: Progress | None = None) -> TraceReport:
     """Read traces or capture folders and judge them.
 
-    A file that cannot be read becomes a problem of the report while others can; raises InputError where nothing at
-    all could be learnt, and PymonError where the native module is absent.
+    A file that cannot be read becomes a problem of the report while others can; raises InputError
+    where nothing at all could be learnt, and PymonError where the native module is absent.
     """
     traces: list[TraceFacts] = []
     problems: list[str] = []
@@ -70,7 +70,9 @@ def _join(said: Sequence[tuple[TraceFacts, Diagnosis]], traces_total: int) -> Di
 
 
 def _first_advice(diagnosis: Diagnosis) -> tuple[bool, int, int, float]:
-    """Sure before unsure; then by gain in classes of a factor of two; within a class data, compute, ..., memory."""
+    """Sure before unsure; then by gain in classes of a factor of two; within a class data, compute,
+    ..., memory.
+    """
     gain = diagnosis.gain_at_most_ratio or 0.0
     gain_class = math.floor(math.log2(gain)) if gain > 0 else -1000
     unsure = diagnosis.confidence is Confidence.LOW

@@ -20,7 +20,7 @@ from pymon.model.trace import (
     WindowSource,
 )
 
-# Limits of the credibility check (docs/facts.md, "Credibility", calibrated on the public traces named there).
+# Limits of the credibility check, calibrated on the public traces named in docs/facts.md.
 MANY_UNLAUNCHED_RATIO: Final = 0.05
 MUCH_OVERHEAD_RATIO: Final = 0.05
 MOST_GRAPHS_EMPTY_RATIO: Final = 0.5
@@ -138,17 +138,20 @@ def _credibility(raw: dict[str, Any], gpu_lost: bool) -> Iterator[str]:
             "they are lost, and what the GPU did is unknown"
         )
     elif gpu_total == 0:
-        yield "no GPU events: the step is judged by the host's time, and nothing can be said about a GPU"
+        yield "no GPU events: the step is judged by the host's time, and nothing can be said "
+        "about a GPU"
     if gpu_total and credit["gpu_without_launch_total"] > MANY_UNLAUNCHED_RATIO * gpu_total:
         yield (
-            f"{credit['gpu_without_launch_total']:,} of {gpu_total:,} GPU events have no launch in the "
+            f"{credit['gpu_without_launch_total']:,} of {gpu_total:,} GPU events have no launch "
+            "in the "
             "trace: causes of idle time are less sure"
         )
     if gpu_total and credit["launches_without_kernel_total"] > (
         MANY_UNLAUNCHED_RATIO * credit["launches_total"]
     ):
         yield (
-            f"{credit['launches_without_kernel_total']:,} of {credit['launches_total']:,} launches have no "
+            f"{credit['launches_without_kernel_total']:,} of {credit['launches_total']:,} "
+            "launches have no "
             "kernel in the trace: the GPU was busier than it looks"
         )
     if _graphs_unknown(raw):
@@ -159,7 +162,8 @@ def _credibility(raw: dict[str, Any], gpu_lost: bool) -> Iterator[str]:
             "the two clocks are skewed"
         )
     if raw["window_ns"] and credit["overhead_ns"] > MUCH_OVERHEAD_RATIO * raw["window_ns"]:
-        yield f"the profiler itself took {100 * credit['overhead_ns'] / raw['window_ns']:.0f} % of the window"
+        yield f"the profiler itself took {100 * credit['overhead_ns'] / raw['window_ns']:.0f} % "
+        "of the window"
     if raw["steps_total"] == 0:
         yield "no step is marked: shares are of the whole trace"
     elif raw["steps_total"] < ENOUGH_STEPS:
@@ -169,7 +173,7 @@ def _credibility(raw: dict[str, Any], gpu_lost: bool) -> Iterator[str]:
 def _graphs_unknown(raw: dict[str, Any]) -> bool:
     credit = raw["credibility"]
     empty: int = credit["graph_launches_empty_total"]
-    return empty > MOST_GRAPHS_EMPTY_RATIO * credit["graph_launches_total"]
+    return bool(empty > MOST_GRAPHS_EMPTY_RATIO * credit["graph_launches_total"])
 
 
 def _rank(raw: dict[str, Any], path: Path) -> int | None:

@@ -87,7 +87,9 @@ def _chunks(path: Path, progress: Progress | None) -> Iterator[bytes]:
 
 
 def call_sites_beside(path: Path) -> tuple[CallSites | None, str]:
-    """`X.call_sites.json` beside `X.trace.json[.gz]` (or `call_sites.json` beside `trace.json`), and what was wrong."""
+    """`X.call_sites.json` beside `X.trace.json[.gz]` (or `call_sites.json` beside `trace.json`),
+    and what was wrong.
+    """
     stem = path.name.removesuffix(".gz").removesuffix(".json").removesuffix("trace")
     beside = path.with_name(f"{stem}call_sites.json")
     if beside == path or not beside.is_file():

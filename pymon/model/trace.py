@@ -44,12 +44,12 @@ class GpuTime:
 
 @dataclass(frozen=True, slots=True)
 class LoaderTime:
-    """The DataLoader's `__next__` within the window; None for the kind where the names do not tell."""
+    """The DataLoader's `__next__` within the window."""
 
     calls_total: int
     wait_s: float
     longest_s: float
-    worker_processes: bool | None  # False: num_workers=0, proven by the iterator's name
+    worker_processes: bool | None  # False: num_workers=0, by the iterator's name; None: not told
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class CallSites:
 
 @dataclass(frozen=True, slots=True)
 class TraceFacts:
-    """One file. Absent is None: `gpu` is None where the trace has no GPU events, which is not idle."""
+    """One file. `gpu` is None where the trace has no GPU events: unknown, which is not idle."""
 
     path: str
     bytes_total: int  # unpacked

@@ -1,1 +1,1 @@
-"""Writing stages: each renders objects of the model for one kind of reader, and knows nothing else."""
+"""Writing stages: each renders objects of the model for one kind of reader, knowing nothing else."""

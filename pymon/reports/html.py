@@ -10,7 +10,7 @@ from pymon.base.units import human_seconds, ratio
 from pymon.model.diagnosis import CodeSite, Diagnosis
 from pymon.model.trace import NamedTime, TraceFacts, TraceReport
 from pymon.reports.step_parts import Part, parts_title, step_parts
-from pymon.reports.trace_words import place, place_note, trace_line
+from pymon.reports.trace_words import no_cause, place, place_note, trace_line
 
 TRACES_SHOWN: Final = 64
 NAMES_SHOWN: Final = 10
@@ -23,16 +23,18 @@ _STYLE: Final = """
 @media (prefers-color-scheme:dark){:root{--ink:#edeef0;--dim:#b0b4ba;--page:#111113;--card:#18191b;
 --line:#363a3f;--host:#6f7278;--rest:#4a4d52}}
 *{box-sizing:border-box}
-body{margin:0 auto;max-width:62rem;padding:2rem 1.25rem 4rem;background:var(--page);color:var(--ink);
+body{overflow-wrap:anywhere;margin:0 auto;max-width:62rem;padding:2rem 1.25rem 4rem;
+background:var(--page);color:var(--ink);
 font:16px/1.55 system-ui,sans-serif}
-h1{font-size:1.6rem;line-height:1.25;margin:0 0 .25rem}h2{font-size:1.2rem;margin:0 0 .5rem}
+h1{font-size:1.6rem;line-height:1.25;margin:0 0 .25rem}
+h2{font-size:1.2rem;margin:0 0 .5rem}
 h3{font-size:1rem;margin:1.25rem 0 .4rem}p{margin:.3rem 0}.dim{color:var(--dim)}
-section{background:var(--card);border:1px solid var(--line);border-radius:10px;padding:1.1rem 1.25rem;
-margin-top:1.25rem}
+section{background:var(--card);border:1px solid var(--line);border-radius:10px;
+padding:1.1rem 1.25rem;margin-top:1.25rem}
 section.cause{border-left:5px solid var(--data)}
 table{border-collapse:collapse;width:100%;font-size:.92rem}
-td,th{padding:.3rem .6rem .3rem 0;text-align:left;vertical-align:top;border-bottom:1px solid var(--line);
-overflow-wrap:anywhere}
+td,th{padding:.3rem .6rem .3rem 0;text-align:left;vertical-align:top;
+border-bottom:1px solid var(--line);overflow-wrap:anywhere}
 th{font-weight:600;color:var(--dim)}tr:last-child td{border-bottom:0}
 td.n{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}th.n{text-align:right}
 code{font:.9em ui-monospace,monospace}li{margin:.35rem 0}ul,ol{padding-left:1.3rem;margin:.3rem 0}
@@ -50,7 +52,7 @@ def render(report: TraceReport, title: str) -> str:
     tones = "".join(f".t-{tone}{{background:var(--{tone})}}" for tone in _TONES)
     causes = [_cause(number, one) for number, one in enumerate(report.diagnoses, 1)]
     if not causes:
-        causes = ["<section><h2>No known cause stands out in this trace.</h2></section>"]
+        causes = [f"<section><h2>{escape(no_cause(report))}</h2></section>"]
     body = [
         f"<h1>{escape(title)}</h1>",
         f'<p class="dim">{escape(_headline(report))}</p>',

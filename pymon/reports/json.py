@@ -13,7 +13,9 @@ VERSION = 1
 
 
 def render(report: TraceReport) -> str:
-    """One JSON object: `version`, `traces` (facts), `diagnoses`, `problems`; absent is null, times are seconds."""
+    """One JSON object: `version`, `traces` (facts), `diagnoses`, `problems`; absent is null, times
+    are seconds.
+    """
     return json.dumps({"version": VERSION, **_plain(report)}, indent=2, ensure_ascii=False)
 
 

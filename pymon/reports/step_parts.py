@@ -17,7 +17,9 @@ class Part:
 
 
 def step_parts(facts: TraceFacts) -> tuple[Part, ...]:
-    """Parts that add up to the window; empty ones are left out. Without GPU events these are the host's."""
+    """Parts that add up to the window; empty ones are left out. Without GPU events these are the
+    host's.
+    """
     parts = _gpu_parts(facts.gpu) if facts.gpu is not None else _host_parts(facts)
     return tuple(part for part in parts if part.time_s > 0)
 

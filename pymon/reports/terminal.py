@@ -12,7 +12,7 @@ from pymon.base.units import human_seconds, ratio
 from pymon.model.diagnosis import CodeSite, Diagnosis
 from pymon.model.trace import TraceFacts, TraceReport
 from pymon.reports.step_parts import parts_title, step_parts
-from pymon.reports.trace_words import place, place_note, trace_line
+from pymon.reports.trace_words import no_cause, place, place_note, trace_line
 
 SITES_SHOWN = 5
 TRACES_SHOWN = 8  # parts and problems of each; more are counted
@@ -27,7 +27,7 @@ def render(report: TraceReport) -> RenderableType:
     if len(report.traces) > TRACES_SHOWN:
         blocks.append(Text(f"... and {len(report.traces) - TRACES_SHOWN} more traces"))
     if not report.diagnoses:
-        blocks.append(Text("No known cause stands out in this trace.", style="bold"))
+        blocks.append(Text(no_cause(report), style="bold"))
     for number, diagnosis in enumerate(report.diagnoses, 1):
         blocks += _diagnosis(number, diagnosis)
     blocks += [Text(f"! {problem}", style="yellow") for problem in report.problems]
@@ -38,7 +38,7 @@ def _trace(facts: TraceFacts) -> list[RenderableType]:
     table = Table(box=None, show_header=False, padding=(0, 1))
     for part in step_parts(facts):
         share = facts.share(part.time_s)
-        bar = "█" * max(1, round(share * _BAR_CELLS))
+        bar = "█" * round(share * _BAR_CELLS) or "▏"
         table.add_row(part.label, human_seconds(part.time_s), str(ratio(share)), bar)
     return [
         Text(trace_line(facts), style="bold"),

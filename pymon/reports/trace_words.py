@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pymon.base.units import human_seconds
 from pymon.model.diagnosis import CodeSite
-from pymon.model.trace import TraceFacts, WindowSource
+from pymon.model.trace import TraceFacts, TraceReport, WindowSource
 
 _WINDOWS = {
     WindowSource.PROFILER_STEPS: "steps as the profiler marked them",
@@ -30,6 +30,13 @@ def trace_line(facts: TraceFacts) -> str:
     else:
         words.append(human_seconds(facts.window_s))
     return f"{Path(facts.path).name}: {', '.join(words)} ({_WINDOWS[facts.window_source]})"
+
+
+def no_cause(report: TraceReport) -> str:
+    """What stands in place of diagnoses."""
+    if not any(facts.usable for facts in report.traces):
+        return "Nothing can be judged: see what is missing."
+    return "No known cause stands out."
 
 
 def place(site: CodeSite) -> str:

@@ -1,4 +1,6 @@
-"""The visible list of rules. Each weighs the facts of one trace and says nothing where evidence lacks."""
+"""The visible list of rules. Each weighs the facts of one trace and says nothing where evidence
+lacks.
+"""
 
 from __future__ import annotations
 

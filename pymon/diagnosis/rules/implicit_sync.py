@@ -14,16 +14,18 @@ SITES_SHOWN = 10
 
 @dataclass(frozen=True, slots=True)
 class ImplicitSync:
-    """Names calls like `.item()`: on a GPU the wait they make, on a CPU the measured cost of the reads.
+    """Names calls like `.item()`: on a GPU the wait they make, on a CPU the measured cost of the
+    reads.
 
-    Needs: blocking calls and idle time by cause with a GPU; the time of scalar reads without one; the probe's call
-        sites or the trace's stacks for file and line.
-    Holds: with a GPU, the host stands in waiting calls for `min_waited_ratio` of the step and the GPU idles
-        `min_idle_ratio` of it for them; or the host waits `much_waited_ratio` and the idle time that its lateness
-        explains reaches `much_idle_ratio` (then with low confidence). Without GPU events, scalar reads take
-        `min_reads_ratio` of the step. Limits are calibrated on the public traces named in docs/facts.md.
-    Ruled out: a host that waits while the GPU has work queued; reads of CPU tensors in a GPU run; the profiler's own
-        final synchronise; a GPU whose events were lost.
+    Needs: blocking calls and idle time by cause with a GPU; the time of scalar reads without one;
+        the probe's call sites or the trace's stacks for file and line.
+    Holds: with a GPU, the host stands in waiting calls for `min_waited_ratio` of the step and the
+        GPU idles `min_idle_ratio` of it for them; or the host waits `much_waited_ratio` and the
+        idle time that its lateness explains reaches `much_idle_ratio` (then with low confidence).
+        Without GPU events, scalar reads take `min_reads_ratio` of the step. Limits are calibrated
+        on the public traces named in docs/facts.md.
+    Ruled out: a host that waits while the GPU has work queued; reads of CPU tensors in a GPU run;
+        the profiler's own final synchronise; a GPU whose events were lost.
     Errors: none; lacking evidence gives None.
     """
 
@@ -68,13 +70,16 @@ class ImplicitSync:
         return Diagnosis(
             rule=self.name,
             bottleneck=Bottleneck.SYNCHRONISATION,
-            title=f"Implicit synchronisation: the host waits for the GPU {ratio(waited)} of the step",
+            title=f"Implicit synchronisation: the host waits for the GPU {ratio(waited)} of the "
+            "step",
             confidence=confidence,
             evidence=tuple(evidence),
             advice=(
-                "Keep values on the GPU: log the detached tensor every N steps instead of .item() each step, "
+                "Keep values on the GPU: log the detached tensor every N steps instead of "
+                ".item() each step, "
                 "and decide with torch.where instead of `if tensor:`.",
-                "Where the value is needed, copy it to pinned memory with non_blocking=True and read it one step "
+                "Where the value is needed, copy it to pinned memory with non_blocking=True and "
+                "read it one step "
                 "later (NaN guards and early stopping then act one step late).",
                 *_explicit(facts),
                 *_where(facts),
@@ -101,13 +106,16 @@ class ImplicitSync:
         return Diagnosis(
             rule=self.name,
             bottleneck=Bottleneck.SYNCHRONISATION,
-            title=f"Scalar reads: values are read out of tensors {times}, {ratio(share)} of the step",
+            title=f"Scalar reads: values are read out of tensors {times}, {ratio(share)} of the "
+            "step",
             confidence=Confidence.HIGH if _sites(facts) else Confidence.MEDIUM,
             evidence=tuple(evidence),
             advice=(
-                "Do the loop inside PyTorch: one tensor expression, or one .tolist() for all values, instead of "
+                "Do the loop inside PyTorch: one tensor expression, or one .tolist() for all "
+                "values, instead of "
                 ".item() per element; log every N steps.",
-                "The cost is measured under the profiler, which makes each small call dearer: the gain without it "
+                "The cost is measured under the profiler, which makes each small call dearer: "
+                "the gain without it "
                 "is smaller. On a GPU each of these reads would also wait for the GPU.",
                 *_where(facts),
             ),
@@ -117,7 +125,9 @@ class ImplicitSync:
 
 
 def _reads(facts: TraceFacts) -> tuple[int, float, float]:
-    """Calls, seconds and the window they were measured in: the larger of the trace's and the probe's own record."""
+    """Calls, seconds and the window they were measured in: the larger of the trace's and the
+    probe's own record.
+    """
     best = (facts.reads.calls_total, facts.reads.time_s, facts.window_s)
     if facts.call_sites is None or facts.call_sites.window_s <= 0:
         return best

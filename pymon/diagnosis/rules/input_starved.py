@@ -12,15 +12,20 @@ from pymon.model.trace import LoaderTime, TraceFacts
 
 MOST_WORKERS = 16  # more for one rank is no advice: docs/facts.md, "Workers needed"
 
+# Measured: a batch of 80 floats takes 27 µs in the process itself and 0.66 ms through one worker.
+SMALL_BATCH_S = 0.0007
+
 
 @dataclass(frozen=True, slots=True)
 class InputStarved:
     """Names the data loader, with the number of workers that this run needs.
 
     Needs: time of DataLoader `__next__` in the window; with a GPU, its idle time under it.
-    Holds: the GPU idles under `__next__` for at least `min_share_ratio` of the step; without GPU events, `__next__`
-        itself takes that share. The limit is calibrated on the public traces named in docs/facts.md.
-    Ruled out: a long `__next__` while the GPU is busy, and a GPU whose events were lost: hidden or unknown.
+    Holds: the GPU idles under `__next__` for at least `min_share_ratio` of the step; without GPU
+        events, `__next__` itself takes that share. The limit is calibrated on the public traces
+        named in docs/facts.md.
+    Ruled out: a long `__next__` while the GPU is busy, and a GPU whose events were lost: hidden or
+        unknown.
     Errors: none; lacking evidence gives None.
     """
 
@@ -72,6 +77,12 @@ def _advice(facts: TraceFacts, loader: LoaderTime) -> list[str]:
     if loader.worker_processes:
         return _more_throughput(facts, rest_s)
     per_batch_s, rest_per_batch_s = loader.wait_s / loader.calls_total, rest_s / loader.calls_total
+    if per_batch_s < SMALL_BATCH_S and not loader.worker_processes:
+        return [
+            "Take larger batches, or index the tensors directly, without a DataLoader: at "
+            f"{human_seconds(per_batch_s)} a batch, handing it over from a worker would cost more "
+            "than loading it."
+        ]
     needed = math.ceil(per_batch_s / rest_per_batch_s)
     sums = (
         f"a batch takes {human_seconds(per_batch_s)} to load and the rest of its step "
@@ -83,7 +94,8 @@ def _advice(facts: TraceFacts, loader: LoaderTime) -> list[str]:
         return [
             f"Make loading a batch cheaper first (decode, transform, storage): {sums}, "
             f"so even {MOST_WORKERS} workers would not keep up.",
-            f"Meanwhile DataLoader(num_workers={MOST_WORKERS}), or as many as the process has free cores.",
+            f"Meanwhile DataLoader(num_workers={MOST_WORKERS}), or as many as the process has "
+            "free cores.",
         ]
     advice = [
         f"DataLoader(num_workers={needed + 1}, persistent_workers=True): {sums}, so {needed} "
@@ -94,7 +106,8 @@ def _advice(facts: TraceFacts, loader: LoaderTime) -> list[str]:
     ]
     if facts.gpu is not None and facts.gpu.pageable_to_device_bytes > 0:
         advice.append(
-            "Add pin_memory=True and .to(device, non_blocking=True): batches go to the GPU from pageable memory."
+            "Add pin_memory=True and .to(device, non_blocking=True): batches go to the GPU from "
+            "pageable memory."
         )
     return advice
 
@@ -102,7 +115,8 @@ def _advice(facts: TraceFacts, loader: LoaderTime) -> list[str]:
 def _more_throughput(facts: TraceFacts, rest_s: float) -> list[str]:
     factor = facts.window_s / rest_s
     return [
-        f"The workers must deliver {factor:.1f} times as many batches a second. If they keep their cores busy, "
+        f"The workers must deliver {factor:.1f} times as many batches a second. If they keep "
+        "their cores busy, "
         f"make their work cheaper or raise num_workers by that factor, as far as cores are free.",
         "If they are not busy, the storage is the limit: cache, shard or copy the data closer; "
         "a larger prefetch_factor evens out jitter but adds no throughput.",
