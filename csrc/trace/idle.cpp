@@ -146,9 +146,9 @@ int64_t median(std::vector<int64_t>* values) {
 void add_copies(const Reader& reader, const Links& links, GpuSums* out) {
   for (const GpuEvent& event : reader.gpu()) {
     if (event.kind != Kind::kCopy || !contains(reader.names().at(event.name), "HtoD (Pageable")) continue;
-    out->h2d_pageable_bytes += std::max<int64_t>(0, event.bytes);
+    add(&out->h2d_pageable_bytes, std::max<int64_t>(0, event.bytes));
     const int64_t at = links.host_of(event.correlation);
-    if (at >= 0) out->h2d_pageable_api_ns += reader.host()[static_cast<size_t>(at)].dur_ns;
+    if (at >= 0) add(&out->h2d_pageable_api_ns, reader.host()[static_cast<size_t>(at)].dur_ns);
   }
 }
 

@@ -21,4 +21,9 @@ int64_t total_ns(const Intervals& intervals);
 // How much of `intervals` lies within [begin, end).
 int64_t within_ns(const Intervals& intervals, int64_t begin_ns, int64_t end_ns);
 
+// A sum that stops at the largest number: a hostile file must not make it wrap.
+inline void add(int64_t* sum, int64_t value) {
+  if (__builtin_add_overflow(*sum, value, sum)) *sum = INT64_MAX;
+}
+
 }  // namespace pymon::trace

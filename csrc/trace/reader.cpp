@@ -326,7 +326,7 @@ const char* Reader::resync(const char* from, const char* end, bool last) {
     if (at == nullptr) break;
     const char* before = at - 1;  // ... } , {  : the end of one event and the start of the next
     while (before > from && (*before == ' ' || *before == '\n' || *before == '\r' || *before == '\t')) --before;
-    if (*before == ',') {
+    if (*before == ',' && before > from) {
       --before;
       while (before > from && (*before == ' ' || *before == '\n' || *before == '\r' || *before == '\t')) --before;
     }

@@ -47,7 +47,7 @@ void add_kernels(const Reader& reader, const Intervals& window, Sums* out) {
   for (const GpuEvent& event : reader.gpu()) {
     const int64_t inside = within_ns(window, event.ts_ns, event.end_ns());
     if (inside == 0) continue;
-    ns[event.name] += inside;
+    add(&ns[event.name], inside);
     ++calls[event.name];
   }
   out->top_kernels = top(ns, calls);

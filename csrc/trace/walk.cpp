@@ -12,6 +12,7 @@ namespace {
 constexpr int64_t kScalarBytes = 64;  // docs/facts.md, "scalar read": no tensor is that small
 constexpr size_t kTopOps = 20;
 constexpr size_t kTopSites = 50;
+constexpr size_t kMaxDepth = 4096;  // no program nests deeper; bounds what a hostile file can ask for
 
 bool starts(std::string_view text, std::string_view part) { return text.substr(0, part.size()) == part; }
 
@@ -47,7 +48,7 @@ class Walk {
       thread = event.thread;
       while (!stack_.empty() && is_over(host[stack_.back()], event.ts_ns)) stack_.pop_back();
       enter(i, event);
-      stack_.push_back(i);
+      if (stack_.size() < kMaxDepth) stack_.push_back(i);
     }
   }
 
@@ -92,7 +93,7 @@ class Walk {
   }
 
   void enter_op(const HostEvent& event, int64_t inside) {
-    self_ns_[event.name] += inside;
+    add(&self_ns_[event.name], inside);
     ++calls_[event.name];
     bool outermost = true;
     for (auto at = stack_.rbegin(); at != stack_.rend(); ++at) {
@@ -122,7 +123,7 @@ class Walk {
   void enter_blocking(const HostEvent& event, int64_t inside) {
     Named& sum = blocking_by_name_.try_emplace(event.name, Named{event.name, 0, 0}).first->second;
     ++sum.calls_total;
-    sum.ns += inside;
+    add(&sum.ns, inside);
     if (!inside_read()) add_site(event, inside);
   }
 
@@ -155,7 +156,7 @@ class Walk {
     if (sites_.size() >= kMaxSites && sites_.find(key) == sites_.end()) return;
     Site& site = sites_.try_emplace(key, Site{frame, event.name, is_frame, 0, 0}).first->second;
     ++site.calls_total;
-    site.ns += ns;
+    add(&site.ns, ns);
   }
 
   static constexpr size_t kMaxSites = 10000;

@@ -1,1 +1,1 @@
-"""Writing stages: each renders objects of the model for one kind of reader, knowing nothing else."""
+"""Writing stages: each renders objects of the model for one reader, knowing nothing else."""
