@@ -138,21 +138,18 @@ def _credibility(raw: dict[str, Any], gpu_lost: bool) -> Iterator[str]:
             "they are lost, and what the GPU did is unknown"
         )
     elif gpu_total == 0:
-        yield "no GPU events: the step is judged by the host's time, and nothing can be said "
-        "about a GPU"
+        yield "no GPU events: judged by the host's time; nothing can be said about a GPU"
     if gpu_total and credit["gpu_without_launch_total"] > MANY_UNLAUNCHED_RATIO * gpu_total:
         yield (
             f"{credit['gpu_without_launch_total']:,} of {gpu_total:,} GPU events have no launch "
-            "in the "
-            "trace: causes of idle time are less sure"
+            "in the trace: causes of idle time are less sure"
         )
     if gpu_total and credit["launches_without_kernel_total"] > (
         MANY_UNLAUNCHED_RATIO * credit["launches_total"]
     ):
         yield (
             f"{credit['launches_without_kernel_total']:,} of {credit['launches_total']:,} "
-            "launches have no "
-            "kernel in the trace: the GPU was busier than it looks"
+            "launches have no kernel in the trace: the GPU was busier than it looks"
         )
     if _graphs_unknown(raw):
         yield "CUDA graphs were launched but their kernels are not recorded: idle time is unknown"
@@ -162,8 +159,8 @@ def _credibility(raw: dict[str, Any], gpu_lost: bool) -> Iterator[str]:
             "the two clocks are skewed"
         )
     if raw["window_ns"] and credit["overhead_ns"] > MUCH_OVERHEAD_RATIO * raw["window_ns"]:
-        yield f"the profiler itself took {100 * credit['overhead_ns'] / raw['window_ns']:.0f} % "
-        "of the window"
+        share = credit["overhead_ns"] / raw["window_ns"]
+        yield f"the profiler itself took {100 * share:.0f} % of the window"
     if raw["steps_total"] == 0:
         yield "no step is marked: shares are of the whole trace"
     elif raw["steps_total"] < ENOUGH_STEPS:

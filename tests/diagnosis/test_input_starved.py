@@ -81,3 +81,9 @@ def test_far_more_than_workers_can_do(tmp_path: Path) -> None:
 def test_quiet_below_the_limit(tmp_path: Path) -> None:
     events = [step(0, 1000, 1000), event(LOADER, "user_annotation", 1000, 90)]
     assert _judge(tmp_path, events) is None
+
+
+def test_one_slow_batch_is_no_starvation(tmp_path: Path) -> None:
+    events = [step(0, 1000, 10_000), event(LOADER, "user_annotation", 1000, 3_000)]
+    events += [event(LOADER, "user_annotation", 5000 + 100 * n, 10) for n in range(3)]
+    assert _judge(tmp_path, events) is None

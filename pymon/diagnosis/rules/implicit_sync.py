@@ -75,12 +75,10 @@ class ImplicitSync:
             confidence=confidence,
             evidence=tuple(evidence),
             advice=(
-                "Keep values on the GPU: log the detached tensor every N steps instead of "
-                ".item() each step, "
-                "and decide with torch.where instead of `if tensor:`.",
+                "Keep values on the GPU: log the detached tensor every N steps instead of .item() "
+                "each step, and decide with torch.where instead of `if tensor:`.",
                 "Where the value is needed, copy it to pinned memory with non_blocking=True and "
-                "read it one step "
-                "later (NaN guards and early stopping then act one step late).",
+                "read it one step later (NaN guards and early stopping then act a step late).",
                 *_explicit(facts),
                 *_where(facts),
             ),
@@ -112,11 +110,9 @@ class ImplicitSync:
             evidence=tuple(evidence),
             advice=(
                 "Do the loop inside PyTorch: one tensor expression, or one .tolist() for all "
-                "values, instead of "
-                ".item() per element; log every N steps.",
+                "values, instead of .item() per element; log every N steps.",
                 "The cost is measured under the profiler, which makes each small call dearer: "
-                "the gain without it "
-                "is smaller. On a GPU each of these reads would also wait for the GPU.",
+                "without it the gain is smaller. On a GPU each of these reads would also wait.",
                 *_where(facts),
             ),
             sites=_sites(facts),

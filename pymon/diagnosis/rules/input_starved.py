@@ -14,6 +14,7 @@ MOST_WORKERS = 16  # more for one rank is no advice: docs/facts.md, "Workers nee
 
 # Measured: a batch of 80 floats takes 27 µs in the process itself and 0.66 ms through one worker.
 SMALL_BATCH_S = 0.0007
+ENOUGH_BATCHES = 3  # fewer cannot tell a slow one from the usual
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +25,8 @@ class InputStarved:
     Holds: the GPU idles under `__next__` for at least `min_share_ratio` of the step; without GPU
         events, `__next__` itself takes that share. The limit is calibrated on the public traces
         named in docs/facts.md.
-    Ruled out: a long `__next__` while the GPU is busy, and a GPU whose events were lost: hidden or
-        unknown.
+    Ruled out: a long `__next__` while the GPU is busy; one slow batch among quick ones, as at the
+        start of an epoch; a GPU whose events were lost.
     Errors: none; lacking evidence gives None.
     """
 
@@ -39,7 +40,7 @@ class InputStarved:
             return None
         waiting_s = facts.gpu.idle_by_data_s if facts.gpu else loader.wait_s
         share = facts.share(waiting_s)
-        if share < self.min_share_ratio:
+        if share < self.min_share_ratio or _one_slow_batch(facts, loader, self.min_share_ratio):
             return None
         return Diagnosis(
             rule=self.name,
@@ -50,6 +51,18 @@ class InputStarved:
             advice=tuple(_advice(facts, loader)),
             gain_at_most_ratio=share,
         )
+
+
+def _one_slow_batch(facts: TraceFacts, loader: LoaderTime, limit: float) -> bool:
+    """The first batch of a capture or an epoch is often slow; the others must show it too.
+
+    Waits for worker processes come in bursts, and are not judged so.
+    """
+    if loader.worker_processes or loader.calls_total < ENOUGH_BATCHES:
+        return False
+    others = loader.calls_total - 1
+    usual_s = (loader.wait_s - loader.longest_s) / others * loader.calls_total
+    return facts.share(usual_s) < limit
 
 
 def _title(loader: LoaderTime, share: float, has_gpu: bool) -> str:
@@ -116,8 +129,8 @@ def _more_throughput(facts: TraceFacts, rest_s: float) -> list[str]:
     factor = facts.window_s / rest_s
     return [
         f"The workers must deliver {factor:.1f} times as many batches a second. If they keep "
-        "their cores busy, "
-        f"make their work cheaper or raise num_workers by that factor, as far as cores are free.",
+        "their cores busy, make their work cheaper or raise num_workers by that factor, as far "
+        "as cores are free.",
         "If they are not busy, the storage is the limit: cache, shard or copy the data closer; "
         "a larger prefetch_factor evens out jitter but adds no throughput.",
     ]
