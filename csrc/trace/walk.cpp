@@ -76,7 +76,8 @@ class Walk {
     return kind == Kind::kPython ? 0 : kind == Kind::kAnnotation ? 1 : kind == Kind::kOp ? 2 : 3;
   }
 
-  // Stamps of old traces are whole microseconds: an event of length 0 still holds what starts in the same microsecond.
+  // Ranges of one thread may overlap without nesting (a step that opens inside Optimizer.step), so that a range which
+  // is over may still stand below one that is not. Stamps of old traces are whole microseconds: an event of length 0 still holds what starts in the same microsecond.
   static bool is_over(const HostEvent& event, int64_t now_ns) {
     return event.end_ns() < now_ns || (event.end_ns() == now_ns && event.ts_ns < now_ns);
   }
@@ -98,7 +99,7 @@ class Walk {
     bool outermost = true;
     for (auto at = stack_.rbegin(); at != stack_.rend(); ++at) {
       const HostEvent& outer = reader_.host()[*at];
-      if (outer.kind != Kind::kOp || has(outer.name, kStep)) continue;
+      if (outer.kind != Kind::kOp || has(outer.name, kStep) || is_over(outer, event.ts_ns)) continue;
       self_ns_[outer.name] -= std::min(inside, within_ns(window_, outer.ts_ns, outer.end_ns()));
       outermost = false;
       break;
@@ -106,14 +107,15 @@ class Walk {
     if (outermost) op_spans_.push_back({event.ts_ns, event.end_ns()});
   }
 
-  bool inside_read() const {
-    return std::any_of(stack_.begin(), stack_.end(), [this](uint32_t at) {
-      return reader_.host()[at].kind == Kind::kOp && has(reader_.host()[at].name, kReads);
+  bool inside_read(int64_t now_ns) const {
+    return std::any_of(stack_.begin(), stack_.end(), [this, now_ns](uint32_t at) {
+      const HostEvent& outer = reader_.host()[at];
+      return outer.kind == Kind::kOp && has(outer.name, kReads) && !is_over(outer, now_ns);
     });
   }
 
   void enter_read(const HostEvent& event, int64_t inside) {
-    if (inside_read()) return;
+    if (inside_read(event.ts_ns)) return;
     ++reads_.calls_total;
     last_copy_counted_ = false;
     read_spans_.push_back({event.ts_ns, event.end_ns()});
@@ -124,7 +126,7 @@ class Walk {
     Named& sum = blocking_by_name_.try_emplace(event.name, Named{event.name, 0, 0}).first->second;
     ++sum.calls_total;
     add(&sum.ns, inside);
-    if (!inside_read()) add_site(event, inside);
+    if (!inside_read(event.ts_ns)) add_site(event, inside);
   }
 
   // A copy of a few bytes to the host below a scalar read makes that read a wait for the GPU.
@@ -134,7 +136,7 @@ class Walk {
     if (at < 0) return;
     const GpuEvent& copy = reader_.gpu()[static_cast<size_t>(at)];
     if (copy.kind != Kind::kCopy || copy.bytes > kScalarBytes) return;
-    if (!copies_to_host(reader_.names().at(copy.name)) || !inside_read()) return;
+    if (!copies_to_host(reader_.names().at(copy.name)) || !inside_read(event.ts_ns)) return;
     ++reads_.with_copy_total;
     last_copy_counted_ = true;
   }
@@ -144,6 +146,7 @@ class Walk {
     bool is_frame = frame != Names::kEmpty;
     for (auto at = stack_.rbegin(); at != stack_.rend() && !is_frame; ++at) {
       const HostEvent& outer = reader_.host()[*at];
+      if (is_over(outer, event.ts_ns)) continue;
       if (outer.kind == Kind::kPython && has(outer.name, kUser)) {
         frame = outer.name;
         is_frame = true;

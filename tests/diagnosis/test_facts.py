@@ -74,6 +74,20 @@ def test_nested_scalar_reads_count_once_and_have_a_site(tmp_path: Path) -> None:
     assert site.calls == 100
 
 
+def test_a_range_that_is_over_holds_nothing(tmp_path: Path) -> None:
+    """A step may open inside Optimizer.step and outlast it."""
+    events = [
+        event("Optimizer.step#SGD.step", "user_annotation", 1000, 20),
+        step(1, 1010, 500),
+        event("aten::item", "cpu_op", 1200, 5),
+        event("evaluate", "user_annotation", 1300, 50),
+        event("aten::item", "cpu_op", 1310, 5),
+    ]
+    facts = trace_facts(write(tmp_path / "x.json", events))
+    assert facts.reads.calls_total == 2
+    assert [site.function for site in facts.sites] == ["evaluate"]
+
+
 def test_windows_without_profiler_steps(tmp_path: Path) -> None:
     ops = [event("aten::mm", "cpu_op", 1000 + 100 * n, 50) for n in range(10)]
     facts = trace_facts(write(tmp_path / "a.json", ops))
