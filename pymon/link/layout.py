@@ -1,0 +1,43 @@
+"""The page's bytes, as csrc/core/layout.h has them; tests/link holds the two against each other."""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+MAGIC: Final = b"PYMONPG\0"
+MAJOR: Final = 1
+MINOR: Final = 0
+
+PHASE_SLOTS: Final = 16
+STEP_PHASES: Final = 5  # slots 0..4 part the step: PHASES in pymon/model/training.py
+USER_PHASES: Final = 8
+USER_PHASE_FIRST: Final = 8
+USER_PHASE_NAME_BYTES: Final = 32
+HISTOGRAM_BUCKETS: Final = 32
+HISTOGRAM_FIRST_BOUND_NS: Final = 1 << 10  # bucket i: below 2^(10+i) ns; the last one: all others
+RING_ENTRIES: Final = 4096
+
+STEP_PROFILED: Final = 1
+STEP_ESTIMATED: Final = 2
+
+HEADER_BYTES: Final = 256
+TRAIN_OFFSET: Final = 256
+TRAIN_BODY_OFFSET: Final = TRAIN_OFFSET + 64  # behind the seqlock word, which has its cache line
+TRAIN_WORDS: Final = 264
+TRAIN_BODY_BYTES: Final = 8 * TRAIN_WORDS
+RING_OFFSET: Final = 4096
+RING_ENTRY_BYTES: Final = 192
+PAGE_BYTES: Final = RING_OFFSET + RING_ENTRY_BYTES * RING_ENTRIES
+
+# magic, major, minor, page_bytes, pid, start_ticks, created mono and real, attach_id, train, gpu, cupti, ring
+HEADER: Final = struct.Struct("<8s2I5Q16s9Q")
+TRAIN_SCALARS: Final = struct.Struct("<16Q")
+TRAIN_PHASES: Final = struct.Struct(f"<{PHASE_SLOTS}Q")
+TRAIN_HISTOGRAM: Final = struct.Struct(f"<{HISTOGRAM_BUCKETS}Q")
+RING_ENTRY: Final = struct.Struct(f"<8Q{PHASE_SLOTS}Q")
+
+TRAIN_PHASES_BYTE: Final = 8 * 24
+TRAIN_STEP_HISTOGRAM_BYTE: Final = 8 * 40
+TRAIN_PHASE_HISTOGRAMS_BYTE: Final = 8 * 72
+TRAIN_NAMES_BYTE: Final = 8 * 232

@@ -1,0 +1,279 @@
+"""Reads the page of a training process: by `pymon.native._tools`, or by its Python twin.
+
+The twin serves tests and x86 machines without a compiler: it relies on x86 keeping the order of loads, and on a copy
+being repeated until two reads of the lock agree. Both give the same bytes and refuse the same pages.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+import struct
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from pymon import native
+from pymon.link import layout
+
+Backend = Literal["native", "python"]
+
+_ATTEMPTS = 64  # as in csrc/core/page_reader.cpp
+_WORD = struct.Struct("<Q")
+
+
+class PageError(ValueError):
+    """The descriptor is no page that this daemon may map; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class PageHeader:
+    """Whose page it is. Clocks are nanoseconds."""
+
+    major: int
+    minor: int
+    pid: int  # in the writer's pid namespace
+    start_ticks: int
+    created_mono_ns: int
+    created_real_ns: int
+    attach_id: str  # 32 hex digits
+
+
+@dataclass(frozen=True, slots=True)
+class TrainSample:
+    """One whole state of the training section; durations in nanoseconds, totals since the attach."""
+
+    counting: int
+    steps_total: int
+    backwards_total: int
+    optimizer_calls_total: int
+    batches_total: int
+    step_ns_total: int
+    first_boundary_mono_ns: int  # 0 before the first
+    last_boundary_mono_ns: int
+    own_ns_total: int
+    capturing: bool
+    loader_workers: int | None  # None where no loader was seen
+    prefetches_total: int
+    optimizers_seen: int
+    training_tid: int
+    dropped_total: int
+    phase_ns_total: tuple[int, ...]  # the slots that part a step
+    user_phase_ns_total: tuple[tuple[str, int], ...]
+    step_histogram: tuple[int, ...]
+    phase_histograms: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StepSample:
+    """One finished step of the ring."""
+
+    step: int
+    end_mono_ns: int
+    duration_ns: int
+    backwards: int
+    optimizer_calls: int
+    batches: int
+    profiled: bool
+    estimated: bool
+    own_ns: int
+    phase_ns: tuple[int, ...]  # the slots that part a step
+
+
+class _Raw(Protocol):
+    """What both backends give: whole states as bytes."""
+
+    def header(self) -> bytes: ...
+    def train(self) -> bytes | None: ...
+    def steps_after(self, step: int, newest: int) -> tuple[bytes, int]: ...
+
+
+class PageReader:
+    """One trainer's page; made by `open`."""
+
+    def __init__(self, raw: _Raw) -> None:
+        self._raw: _Raw | None = raw
+        self.header = _header(raw.header())
+
+    @classmethod
+    def open(cls, fd: int, backend: Backend | None = None) -> PageReader:
+        """Checks and maps; `fd` may be closed afterwards. Raises PageError.
+
+        `backend` None takes the native reader where it is built.
+        """
+        tools = None if backend == "python" else native.tools()[0]
+        if tools is None and backend == "native":
+            raise PageError(native.tools()[1])
+        try:
+            return cls(_Python(fd) if tools is None else tools.PageReader(fd))
+        except ValueError as err:
+            raise PageError(str(err)) from None
+        except OSError as err:
+            raise PageError(f"not a page: {err.strerror}") from None
+
+    def train(self) -> TrainSample | None:
+        """The newest whole state; None where no quiet moment was met, as with a writer that died in mid-copy."""
+        body = self._open().train()
+        return None if body is None else _train(body)
+
+    def steps_after(self, step: int) -> tuple[tuple[StepSample, ...], int]:
+        """The steps newer than `step` that the ring still holds, oldest first, and how many are gone."""
+        train = self.train()
+        if train is None:
+            return (), 0
+        raw, lost = self._open().steps_after(step, train.steps_total)
+        size = layout.RING_ENTRY_BYTES
+        return tuple(_step(raw[at : at + size]) for at in range(0, len(raw), size)), lost
+
+    def close(self) -> None:
+        """Lets go of the mapping; reading afterwards raises PageError."""
+        self._raw = None
+
+    def _open(self) -> _Raw:
+        if self._raw is None:
+            raise PageError("the page is closed")
+        return self._raw
+
+
+class _Python:
+    """The twin of csrc/core/page_reader.cpp. Raises ValueError and OSError."""
+
+    def __init__(self, fd: int) -> None:
+        try:
+            seals = fcntl.fcntl(fd, fcntl.F_GET_SEALS)
+        except OSError:
+            raise ValueError("not a memfd that can be sealed") from None
+        needed = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
+        if seals & needed != needed:
+            raise ValueError("the memfd is not sealed against a change of its size")
+        size = os.fstat(fd).st_size
+        if size != layout.PAGE_BYTES:
+            raise ValueError(f"the memfd has {size} bytes, a page has {layout.PAGE_BYTES}")
+        self._page = mmap.mmap(fd, layout.PAGE_BYTES, prot=mmap.PROT_READ)
+        self._header = self._page[: layout.HEADER_BYTES]
+        if wrong := _defect(self._header):
+            self._page.close()
+            raise ValueError(wrong)
+
+    def header(self) -> bytes:
+        return self._header
+
+    def train(self) -> bytes | None:
+        at = layout.TRAIN_BODY_OFFSET
+        for _ in range(_ATTEMPTS):
+            before = self._word(layout.TRAIN_OFFSET)
+            if before & 1:
+                continue
+            body = self._page[at : at + layout.TRAIN_BODY_BYTES]
+            if self._word(layout.TRAIN_OFFSET) == before:
+                return body
+        return None
+
+    def steps_after(self, step: int, newest: int) -> tuple[bytes, int]:
+        if newest <= step:
+            return b"", 0
+        first = max(step + 1, newest - layout.RING_ENTRIES + 1, 1)
+        lost = first - step - 1
+        found = []
+        for number in range(first, newest + 1):
+            at = layout.RING_OFFSET + number % layout.RING_ENTRIES * layout.RING_ENTRY_BYTES
+            entry = self._page[at : at + layout.RING_ENTRY_BYTES]
+            if _WORD.unpack_from(entry)[0] == number and self._word(at) == number:
+                found.append(entry)
+            else:
+                lost += 1
+        return b"".join(found), lost
+
+    def _word(self, at: int) -> int:
+        word: int = _WORD.unpack_from(self._page, at)[0]
+        return word
+
+
+def _defect(raw: bytes) -> str:
+    """Empty where the header is one we can read; else what is wrong with it, in the native reader's words."""
+    fields = layout.HEADER.unpack_from(raw)
+    major, minor, page_bytes = fields[1], fields[2], fields[3]
+    train_offset, train_bytes = fields[9], fields[10]
+    if fields[0] != layout.MAGIC:
+        return "no magic: not a page, or not ready"
+    if major != layout.MAJOR:
+        return f"layout {major}.{minor}, this daemon reads {layout.MAJOR}.x"
+    if page_bytes != layout.PAGE_BYTES:
+        return "the header tells another size than the memfd has"
+    section_bytes = layout.TRAIN_BODY_OFFSET - layout.TRAIN_OFFSET + layout.TRAIN_BODY_BYTES
+    ring = (layout.RING_OFFSET, layout.RING_ENTRY_BYTES, layout.RING_ENTRIES)
+    if train_offset != layout.TRAIN_OFFSET or train_bytes < section_bytes or fields[15:18] != ring:
+        return "offsets that do not belong to this layout"
+    return ""
+
+
+def _header(raw: bytes) -> PageHeader:
+    fields = layout.HEADER.unpack_from(raw)
+    return PageHeader(
+        major=fields[1],
+        minor=fields[2],
+        pid=fields[4],
+        start_ticks=fields[5],
+        created_mono_ns=fields[6],
+        created_real_ns=fields[7],
+        attach_id=fields[8].hex(),
+    )
+
+
+def _train(body: bytes) -> TrainSample:
+    scalars = layout.TRAIN_SCALARS.unpack_from(body)
+    phases = layout.TRAIN_PHASES.unpack_from(body, layout.TRAIN_PHASES_BYTE)
+    histogram_bytes = layout.TRAIN_HISTOGRAM.size
+    return TrainSample(
+        counting=scalars[0],
+        steps_total=scalars[1],
+        backwards_total=scalars[2],
+        optimizer_calls_total=scalars[3],
+        batches_total=scalars[4],
+        step_ns_total=scalars[5],
+        first_boundary_mono_ns=scalars[6],
+        last_boundary_mono_ns=scalars[7],
+        own_ns_total=scalars[8],
+        capturing=bool(scalars[9]),
+        loader_workers=scalars[10] - 1 if scalars[10] else None,
+        prefetches_total=scalars[11],
+        optimizers_seen=scalars[12],
+        training_tid=scalars[13],
+        dropped_total=scalars[15],
+        phase_ns_total=phases[: layout.STEP_PHASES],
+        user_phase_ns_total=_user_phases(body, min(scalars[14], layout.USER_PHASES), phases),
+        step_histogram=layout.TRAIN_HISTOGRAM.unpack_from(body, layout.TRAIN_STEP_HISTOGRAM_BYTE),
+        phase_histograms=tuple(
+            layout.TRAIN_HISTOGRAM.unpack_from(
+                body, layout.TRAIN_PHASE_HISTOGRAMS_BYTE + slot * histogram_bytes
+            )
+            for slot in range(layout.STEP_PHASES)
+        ),
+    )
+
+
+def _user_phases(body: bytes, used: int, phases: tuple[int, ...]) -> tuple[tuple[str, int], ...]:
+    size = layout.USER_PHASE_NAME_BYTES
+    named = []
+    for index in range(used):
+        at = layout.TRAIN_NAMES_BYTE + index * size
+        name = body[at : at + size].split(b"\0", 1)[0].decode("utf-8", "replace")
+        named.append((name, phases[layout.USER_PHASE_FIRST + index]))
+    return tuple(named)
+
+
+def _step(raw: bytes) -> StepSample:
+    words = layout.RING_ENTRY.unpack(raw)
+    counts, flags = words[3], words[4]
+    return StepSample(
+        step=words[0],
+        end_mono_ns=words[1],
+        duration_ns=words[2],
+        backwards=counts & 0xFFFF,
+        optimizer_calls=counts >> 16 & 0xFFFF,
+        batches=counts >> 32 & 0xFFFF,
+        profiled=bool(flags & layout.STEP_PROFILED),
+        estimated=bool(flags & layout.STEP_ESTIMATED),
+        own_ns=words[5],
+        phase_ns=words[8 : 8 + layout.STEP_PHASES],
+    )
