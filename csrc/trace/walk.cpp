@@ -77,7 +77,8 @@ class Walk {
   }
 
   // Ranges of one thread may overlap without nesting (a step that opens inside Optimizer.step), so that a range which
-  // is over may still stand below one that is not. Stamps of old traces are whole microseconds: an event of length 0 still holds what starts in the same microsecond.
+  // is over may still stand below one that is not. Stamps of old traces are whole microseconds: an event of length 0
+  // still holds what starts in the same microsecond.
   static bool is_over(const HostEvent& event, int64_t now_ns) {
     return event.end_ns() < now_ns || (event.end_ns() == now_ns && event.ts_ns < now_ns);
   }
