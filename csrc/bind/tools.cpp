@@ -2,6 +2,7 @@
 #include <pybind11/pybind11.h>
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "bind/tools_trace.h"
@@ -24,9 +25,10 @@ py::bytes bytes_of(const T& value) {
 std::unique_ptr<PageReader> open_page(int fd) {
   auto opened = PageReader::open(fd);
   if (!opened.ok()) throw py::value_error(opened.error().text);
-  return std::unique_ptr<PageReader>(opened.value());
+  return std::move(opened.value());
 }
 
+// The GIL is kept: a call takes microseconds, and the page cannot be let go of under it.
 // Whole states leave as bytes: pymon/link/layout.py gives the fields their names, for this reader and its twin alike.
 void bind_page(py::module_& module) {
   py::class_<PageReader>(module, "PageReader")
@@ -40,13 +42,13 @@ void bind_page(py::module_& module) {
            })
       .def(
           "steps_after",
-          [](const PageReader& self, uint64_t step, uint64_t newest) {
+          [](const PageReader& self, uint64_t step) {
             std::vector<RingEntry> entries;
-            const uint64_t lost = self.steps_after(step, newest, &entries);
+            const uint64_t lost = self.steps_after(step, &entries);
             py::bytes raw(reinterpret_cast<const char*>(entries.data()), entries.size() * sizeof(RingEntry));
             return py::make_tuple(raw, lost);
           },
-          py::arg("step"), py::arg("newest"));
+          py::arg("step"));
 }
 
 }  // namespace

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <new>
 #include <string>
 
 #include "core/seqlock.h"
@@ -15,84 +14,97 @@
 namespace pymon {
 namespace {
 
-constexpr int kAttempts = 64;  // a copy takes well under a microsecond; this many torn ones in a row is no accident
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW;
 
 const uint64_t* words_at(const unsigned char* page, uint64_t offset) noexcept {
   return reinterpret_cast<const uint64_t*>(page + offset);
 }
 
-// Empty where the header is one we can read; else what is wrong with it.
-std::string defect(const Header& header, uint64_t mapped_bytes) {
-  if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0) return "no magic: not a page, or not ready";
+// Whether [offset, offset + bytes) is a place for words between the header and the end; never overflows.
+bool inside(uint64_t offset, uint64_t bytes, uint64_t page_bytes) noexcept {
+  return offset % 8 == 0 && offset >= sizeof(Header) && offset <= page_bytes && bytes <= page_bytes - offset;
+}
+
+// Empty where the header is sound, else what is wrong with it. Offsets are the header's own, so that a later minor
+// number may make room as it needs.
+std::string fault_in(const Header& header, uint64_t page_bytes) {
+  if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0) return "no page of pymon, or not ready yet";
   if (header.major != kMajor) {
-    return "layout " + std::to_string(header.major) + "." + std::to_string(header.minor) + ", this daemon reads " +
-           std::to_string(kMajor) + ".x";
+    return "page layout " + std::to_string(header.major) + ", this pymon reads " + std::to_string(kMajor);
   }
-  if (header.page_bytes != mapped_bytes) return "the header tells another size than the memfd has";
-  // Major 1 fixes what it has; only sections added later may lie elsewhere.
-  if (header.train_offset != kTrainOffset || header.train_bytes < sizeof(TrainSection) ||
-      header.ring_offset != kRingOffset || header.ring_entry_bytes != sizeof(RingEntry) ||
-      header.ring_entries != kRingEntries) {
-    return "offsets that do not belong to this layout";
+  if (header.page_bytes != page_bytes) return "its header names another size";
+  if (header.train_bytes < sizeof(TrainSection) ||
+      !inside(header.train_offset, header.train_bytes, page_bytes)) {
+    return "its training section lies outside of it";
+  }
+  const uint64_t entry_bytes = header.ring_entry_bytes;
+  if (entry_bytes < sizeof(RingEntry) || entry_bytes % 8 != 0 || header.ring_entries == 0 ||
+      header.ring_entries > page_bytes / entry_bytes ||
+      !inside(header.ring_offset, header.ring_entries * entry_bytes, page_bytes)) {
+    return "its ring lies outside of it";
   }
   return {};
 }
 
 }  // namespace
 
-Result<PageReader*> PageReader::open(int fd) {
+Result<std::unique_ptr<PageReader>> PageReader::open(int fd) {
   const int seals = fcntl(fd, F_GET_SEALS);
-  if (seals < 0) return Error::because("not a memfd that can be sealed");
-  if ((seals & kSeals) != kSeals) return Error::because("the memfd is not sealed against a change of its size");
-  struct stat info {};
-  if (fstat(fd, &info) != 0) return Error::system("fstat", errno);
-  if (info.st_size != static_cast<off_t>(kPageBytes)) {
-    return Error::because("the memfd has " + std::to_string(info.st_size) + " bytes, a page has " +
-                          std::to_string(kPageBytes));
+  if (seals < 0) return Error::system("not a memfd", errno);
+  if ((seals & kSeals) != kSeals) return Error::because("memfd is not sealed against shrinking and growing");
+  struct stat status;
+  if (fstat(fd, &status) != 0) return Error::system("fstat of the page", errno);
+  const auto page_bytes = static_cast<uint64_t>(status.st_size);
+  if (page_bytes < sizeof(Header) || page_bytes > kMaxPageBytes) {
+    return Error::because("no size for a page: " + std::to_string(page_bytes) + " bytes");
   }
-  void* mapped = mmap(nullptr, kPageBytes, PROT_READ, MAP_SHARED, fd, 0);
-  if (mapped == MAP_FAILED) return Error::system("mmap", errno);
+  void* mapped = mmap(nullptr, page_bytes, PROT_READ, MAP_SHARED, fd, 0);
+  if (mapped == MAP_FAILED) return Error::system("mmap of the page", errno);
+
   const auto* page = static_cast<const unsigned char*>(mapped);
   Header header;
   load_words(&header, words_at(page, 0), sizeof header / 8);
-  std::string wrong = defect(header, kPageBytes);
-  PageReader* reader = wrong.empty() ? new (std::nothrow) PageReader(page, header) : nullptr;
-  if (reader == nullptr) {
-    munmap(mapped, kPageBytes);
-    return wrong.empty() ? Error::system("page reader", ENOMEM) : Error::because(std::move(wrong));
-  }
+  std::unique_ptr<PageReader> reader(new PageReader(page, page_bytes, header));  // unmaps on every return below
+  std::string fault = fault_in(header, page_bytes);
+  if (!fault.empty()) return Error::because(std::move(fault));
   return reader;
 }
 
-PageReader::~PageReader() { munmap(const_cast<unsigned char*>(page_), kPageBytes); }
+PageReader::~PageReader() { munmap(const_cast<unsigned char*>(page_), bytes_); }
 
 bool PageReader::train(TrainBody* out) const noexcept {
-  const uint64_t* section = words_at(page_, kTrainOffset);
-  return seqlock_copy(section, section + offsetof(TrainSection, body) / 8, out, kTrainWords, kAttempts);
+  const uint64_t* section = words_at(page_, header_.train_offset);
+  const uint64_t* body = section + offsetof(TrainSection, body) / 8;
+  return seqlock_copy(section, body, out, kTrainWords, kSeqlockAttempts);
 }
 
-uint64_t PageReader::steps_after(uint64_t step, uint64_t newest, std::vector<RingEntry>* out) const {
-  if (newest <= step) return 0;
-  const uint64_t first = std::max(step + 1, newest > kRingEntries ? newest - kRingEntries + 1 : 1);
-  uint64_t lost = first - step - 1;
-  const uint64_t held = newest - first + 1;  // at most the ring; counted down, since `newest` may be any number
-  for (uint64_t i = 0; i < held; ++i) {
-    const uint64_t number = first + i;
-    const uint64_t* words = words_at(page_, kRingOffset + (number % kRingEntries) * sizeof(RingEntry));
-    RingEntry entry;
-    if (load_acquire(words) != number) {
-      ++lost;  // overwritten since, or being overwritten
-      continue;
-    }
-    load_words(&entry, words, sizeof entry / 8);
-    if (load_relaxed(words) != number || entry.step != number) {
-      ++lost;
-      continue;
-    }
-    out->push_back(entry);
+const uint64_t* PageReader::entry(uint64_t step) const noexcept {
+  return words_at(page_, header_.ring_offset + step % header_.ring_entries * header_.ring_entry_bytes);
+}
+
+// By looking at every entry: a writer that died, skipped a number or wrote nonsense into one spoils no other.
+uint64_t PageReader::newest_step() const noexcept {
+  uint64_t newest = 0;
+  for (uint64_t slot = 0; slot < header_.ring_entries; ++slot) {
+    const uint64_t step = load_acquire(entry(slot));
+    if (step % header_.ring_entries == slot) newest = std::max(newest, step);
   }
-  return lost;
+  return newest;
+}
+
+// All up to the newest were finished before it, so an entry that now holds another number was overwritten meanwhile.
+uint64_t PageReader::steps_after(uint64_t step, std::vector<RingEntry>* out) const {
+  const uint64_t newest = newest_step();
+  if (newest <= step) return 0;
+  const uint64_t held = std::min(newest - step, header_.ring_entries);
+  const size_t before = out->size();
+  for (uint64_t wanted = newest - held + 1; wanted != newest + 1; ++wanted) {
+    const uint64_t* words = entry(wanted);
+    RingEntry copy;
+    load_words(&copy, words, sizeof copy / 8);
+    if (copy.step == wanted && load_relaxed(words) == wanted) out->push_back(copy);
+  }
+  return newest - step - (out->size() - before);
 }
 
 }  // namespace pymon

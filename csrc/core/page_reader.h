@@ -1,10 +1,10 @@
-// The daemon's side of the page: maps a memfd that a trainer handed over, and copies whole states out of it.
-//
-// The trainer is not trusted. Seals make sure that the mapping cannot shrink under us (that would be SIGBUS); offsets and
-// sizes of the header are checked once against the mapped size and kept; no number of the page is a bound afterwards.
+// The daemon's side of the page. The writer is another user's process and may write anything at any time, so the header
+// is copied and checked once, and nothing that is read later can lead outside of the mapping.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "core/layout.h"
@@ -12,30 +12,36 @@
 
 namespace pymon {
 
+// Bounds against a hostile writer, twenty times today's page: what one reader may be made to map and to scan.
+constexpr uint64_t kMaxPageBytes = 16u << 20;
+// A copy takes the writer well under a microsecond, so this many attempts outlast any live one; worst case 0.5 ms.
+constexpr int kSeqlockAttempts = 1000;
+
 class PageReader {
  public:
-  // Borrows `fd` for the call; the mapping outlives it.
-  static Result<PageReader*> open(int fd);
-
+  // Checks seals, size, magic, major number and every offset. Does not keep `fd`.
+  static Result<std::unique_ptr<PageReader>> open(int fd);
   ~PageReader();
   PageReader(const PageReader&) = delete;
   PageReader& operator=(const PageReader&) = delete;
 
-  // A copy made at `open`: the identity cannot change later.
   const Header& header() const noexcept { return header_; }
 
-  // False where no attempt met a quiet moment, as when the writer died in mid-copy.
+  // A copy of the training section that was whole at one moment; false where none could be had.
   bool train(TrainBody* out) const noexcept;
 
-  // Appends the steps newer than `step` that the ring still holds, oldest first, up to `newest`, and gives how many of
-  // those in between are gone.
-  uint64_t steps_after(uint64_t step, uint64_t newest, std::vector<RingEntry>* out) const;
+  // Appends the steps after `step` that the ring still holds, oldest first; returns how many it no longer does.
+  uint64_t steps_after(uint64_t step, std::vector<RingEntry>* out) const;
 
  private:
-  PageReader(const unsigned char* page, const Header& header) noexcept : page_(page), header_(header) {}
+  PageReader(const unsigned char* page, size_t bytes, const Header& header) noexcept
+      : page_(page), bytes_(bytes), header_(header) {}
+  const uint64_t* entry(uint64_t step) const noexcept;
+  uint64_t newest_step() const noexcept;
 
   const unsigned char* page_;
-  Header header_;
+  size_t bytes_;
+  Header header_;  // as checked; the page's own may have changed since
 };
 
 }  // namespace pymon

@@ -103,7 +103,7 @@ void PageWriter::push_step(const RingEntry& entry) noexcept {
   auto* words = reinterpret_cast<uint64_t*>(page_ + kRingOffset + slot * sizeof(RingEntry));
   static_assert(offsetof(RingEntry, step) == 0, "the step number is the entry's first word");
   store_relaxed(words, 0);
-  store_words(words + 1, &entry.end_mono_ns, sizeof entry / 8 - 1);
+  store_words(words + 1, reinterpret_cast<const char*>(&entry) + 8, sizeof entry / 8 - 1);
   store_release(words, entry.step);
 }
 

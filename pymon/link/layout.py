@@ -18,17 +18,23 @@ HISTOGRAM_BUCKETS: Final = 32
 HISTOGRAM_FIRST_BOUND_NS: Final = 1 << 10  # bucket i: below 2^(10+i) ns; the last one: all others
 RING_ENTRIES: Final = 4096
 
+COUNT_LAST: Final = 3  # enum Counting: none, optimizer, explicit, backward
+
 STEP_PROFILED: Final = 1
 STEP_ESTIMATED: Final = 2
 
 HEADER_BYTES: Final = 256
 TRAIN_OFFSET: Final = 256
-TRAIN_BODY_OFFSET: Final = TRAIN_OFFSET + 64  # behind the seqlock word, which has its cache line
+TRAIN_BODY_IN_SECTION: Final = 64  # behind the seqlock word, which has its cache line
 TRAIN_WORDS: Final = 264
 TRAIN_BODY_BYTES: Final = 8 * TRAIN_WORDS
+TRAIN_SECTION_BYTES: Final = TRAIN_BODY_IN_SECTION + TRAIN_BODY_BYTES
 RING_OFFSET: Final = 4096
 RING_ENTRY_BYTES: Final = 192
 PAGE_BYTES: Final = RING_OFFSET + RING_ENTRY_BYTES * RING_ENTRIES
+
+# Bounds of a reader against a hostile writer (csrc/core/page_reader.h).
+MAX_PAGE_BYTES: Final = 16 << 20
 
 # magic, major, minor, page_bytes, pid, start_ticks, created mono and real, attach_id, train, gpu, cupti, ring
 HEADER: Final = struct.Struct("<8s2I5Q16s9Q")

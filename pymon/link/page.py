@@ -1,25 +1,18 @@
-"""Reads the page of a training process: by `pymon.native._tools`, or by its Python twin.
+"""Reads the page of a training process: by `pymon.native._tools`, or by its Python twin (`page_twin`).
 
-The twin serves tests and x86 machines without a compiler: it relies on x86 keeping the order of loads, and on a copy
-being repeated until two reads of the lock agree. Both give the same bytes and refuse the same pages.
+Both give the same bytes and refuse the same pages; the bytes get their names here.
 """
 
 from __future__ import annotations
 
-import fcntl
-import mmap
-import os
-import struct
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from pymon import native
 from pymon.link import layout
+from pymon.link.page_twin import PageTwin
 
 Backend = Literal["native", "python"]
-
-_ATTEMPTS = 64  # as in csrc/core/page_reader.cpp
-_WORD = struct.Struct("<Q")
 
 
 class PageError(ValueError):
@@ -43,7 +36,9 @@ class PageHeader:
 class TrainSample:
     """One whole state of the training section; durations in nanoseconds, totals since the attach."""
 
-    counting: int
+    counting: (
+        int  # `Counting` of csrc/core/layout.h; a number this pymon does not know reads as 0 (none)
+    )
     steps_total: int
     backwards_total: int
     optimizer_calls_total: int
@@ -85,7 +80,7 @@ class _Raw(Protocol):
 
     def header(self) -> bytes: ...
     def train(self) -> bytes | None: ...
-    def steps_after(self, step: int, newest: int) -> tuple[bytes, int]: ...
+    def steps_after(self, step: int) -> tuple[bytes, int]: ...
 
 
 class PageReader:
@@ -101,27 +96,24 @@ class PageReader:
 
         `backend` None takes the native reader where it is built.
         """
-        tools = None if backend == "python" else native.tools()[0]
+        tools, why_not = (None, "") if backend == "python" else native.tools()
         if tools is None and backend == "native":
-            raise PageError(native.tools()[1])
+            raise PageError(why_not)
         try:
-            return cls(_Python(fd) if tools is None else tools.PageReader(fd))
+            return cls(PageTwin(fd) if tools is None else tools.PageReader(fd))
         except ValueError as err:
             raise PageError(str(err)) from None
         except OSError as err:
             raise PageError(f"not a page: {err.strerror}") from None
 
     def train(self) -> TrainSample | None:
-        """The newest whole state; None where no quiet moment was met, as with a writer that died in mid-copy."""
+        """The newest whole state; None where there was no quiet moment, as after a writer's death in mid-copy."""
         body = self._open().train()
         return None if body is None else _train(body)
 
     def steps_after(self, step: int) -> tuple[tuple[StepSample, ...], int]:
         """The steps newer than `step` that the ring still holds, oldest first, and how many are gone."""
-        train = self.train()
-        if train is None:
-            return (), 0
-        raw, lost = self._open().steps_after(step, train.steps_total)
+        raw, lost = self._open().steps_after(max(step, 0))
         size = layout.RING_ENTRY_BYTES
         return tuple(_step(raw[at : at + size]) for at in range(0, len(raw), size)), lost
 
@@ -133,78 +125,6 @@ class PageReader:
         if self._raw is None:
             raise PageError("the page is closed")
         return self._raw
-
-
-class _Python:
-    """The twin of csrc/core/page_reader.cpp. Raises ValueError and OSError."""
-
-    def __init__(self, fd: int) -> None:
-        try:
-            seals = fcntl.fcntl(fd, fcntl.F_GET_SEALS)
-        except OSError:
-            raise ValueError("not a memfd that can be sealed") from None
-        needed = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
-        if seals & needed != needed:
-            raise ValueError("the memfd is not sealed against a change of its size")
-        size = os.fstat(fd).st_size
-        if size != layout.PAGE_BYTES:
-            raise ValueError(f"the memfd has {size} bytes, a page has {layout.PAGE_BYTES}")
-        self._page = mmap.mmap(fd, layout.PAGE_BYTES, prot=mmap.PROT_READ)
-        self._header = self._page[: layout.HEADER_BYTES]
-        if wrong := _defect(self._header):
-            self._page.close()
-            raise ValueError(wrong)
-
-    def header(self) -> bytes:
-        return self._header
-
-    def train(self) -> bytes | None:
-        at = layout.TRAIN_BODY_OFFSET
-        for _ in range(_ATTEMPTS):
-            before = self._word(layout.TRAIN_OFFSET)
-            if before & 1:
-                continue
-            body = self._page[at : at + layout.TRAIN_BODY_BYTES]
-            if self._word(layout.TRAIN_OFFSET) == before:
-                return body
-        return None
-
-    def steps_after(self, step: int, newest: int) -> tuple[bytes, int]:
-        if newest <= step:
-            return b"", 0
-        first = max(step + 1, newest - layout.RING_ENTRIES + 1, 1)
-        lost = first - step - 1
-        found = []
-        for number in range(first, newest + 1):
-            at = layout.RING_OFFSET + number % layout.RING_ENTRIES * layout.RING_ENTRY_BYTES
-            entry = self._page[at : at + layout.RING_ENTRY_BYTES]
-            if _WORD.unpack_from(entry)[0] == number and self._word(at) == number:
-                found.append(entry)
-            else:
-                lost += 1
-        return b"".join(found), lost
-
-    def _word(self, at: int) -> int:
-        word: int = _WORD.unpack_from(self._page, at)[0]
-        return word
-
-
-def _defect(raw: bytes) -> str:
-    """Empty where the header is one we can read; else what is wrong with it, in the native reader's words."""
-    fields = layout.HEADER.unpack_from(raw)
-    major, minor, page_bytes = fields[1], fields[2], fields[3]
-    train_offset, train_bytes = fields[9], fields[10]
-    if fields[0] != layout.MAGIC:
-        return "no magic: not a page, or not ready"
-    if major != layout.MAJOR:
-        return f"layout {major}.{minor}, this daemon reads {layout.MAJOR}.x"
-    if page_bytes != layout.PAGE_BYTES:
-        return "the header tells another size than the memfd has"
-    section_bytes = layout.TRAIN_BODY_OFFSET - layout.TRAIN_OFFSET + layout.TRAIN_BODY_BYTES
-    ring = (layout.RING_OFFSET, layout.RING_ENTRY_BYTES, layout.RING_ENTRIES)
-    if train_offset != layout.TRAIN_OFFSET or train_bytes < section_bytes or fields[15:18] != ring:
-        return "offsets that do not belong to this layout"
-    return ""
 
 
 def _header(raw: bytes) -> PageHeader:
@@ -225,7 +145,7 @@ def _train(body: bytes) -> TrainSample:
     phases = layout.TRAIN_PHASES.unpack_from(body, layout.TRAIN_PHASES_BYTE)
     histogram_bytes = layout.TRAIN_HISTOGRAM.size
     return TrainSample(
-        counting=scalars[0],
+        counting=scalars[0] if scalars[0] <= layout.COUNT_LAST else 0,
         steps_total=scalars[1],
         backwards_total=scalars[2],
         optimizer_calls_total=scalars[3],
@@ -257,7 +177,8 @@ def _user_phases(body: bytes, used: int, phases: tuple[int, ...]) -> tuple[tuple
     named = []
     for index in range(used):
         at = layout.TRAIN_NAMES_BYTE + index * size
-        name = body[at : at + size].split(b"\0", 1)[0].decode("utf-8", "replace")
+        text = body[at : at + size].split(b"\0", 1)[0].decode("utf-8", "replace")
+        name = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
         named.append((name, phases[layout.USER_PHASE_FIRST + index]))
     return tuple(named)
 

@@ -162,7 +162,7 @@ def _checked(name: str, annotation: str, value: Any) -> Any:
     kinds = expected[annotation]
     if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
         raise WireError(f"{name}: {type(value).__name__} instead of {annotation}")
-    if annotation.startswith("list["):
+    if annotation.startswith("list[") and isinstance(value, list):
         item = str if annotation == "list[str]" else int
         if not all(isinstance(one, item) and not isinstance(one, bool) for one in value):
             raise WireError(f"{name}: not {annotation}")
