@@ -1,0 +1,100 @@
+// A trainer's native half without Python, for tests/link: `page_peer layout` prints the layout as C++ has it;
+// `page_peer` makes a page, prints its descriptor, and obeys lines on stdin until their end:
+//   publish N     a body whose word i is N + i
+//   push A B      the steps A to B, word i of each being step * 100 + i
+//   die           leaves the seqlock as a writer does that dies in mid-copy
+#include <sys/mman.h>
+
+#include <cstdio>
+#include <cstring>
+
+#include "core/page_writer.h"
+
+using namespace pymon;
+
+namespace {
+
+void print(const char* name, unsigned long long value) { std::printf("%s %llu\n", name, value); }
+
+int print_layout() {
+  print("MAJOR", kMajor);
+  print("MINOR", kMinor);
+  print("PHASE_SLOTS", kPhases);
+  print("USER_PHASES", kUserPhases);
+  print("USER_PHASE_FIRST", kUserPhaseFirst);
+  print("USER_PHASE_NAME_BYTES", kUserPhaseNameBytes);
+  print("HISTOGRAM_BUCKETS", kHistogramBuckets);
+  print("HISTOGRAM_FIRST_BOUND_NS", 1ull << kHistogramFirstShift);
+  print("COUNT_LAST", kCountBackward);
+  print("STEP_PHASES", kOther + 1);
+  print("STEP_PROFILED", kStepProfiled);
+  print("STEP_ESTIMATED", kStepEstimated);
+  print("HEADER_BYTES", sizeof(Header));
+  print("TRAIN_OFFSET", kTrainOffset);
+  print("TRAIN_BODY_IN_SECTION", offsetof(TrainSection, body));
+  print("TRAIN_WORDS", kTrainWords);
+  print("TRAIN_BODY_BYTES", sizeof(TrainBody));
+  print("TRAIN_SECTION_BYTES", sizeof(TrainSection));
+  print("TRAIN_PHASES_BYTE", offsetof(TrainBody, phase_ns_total));
+  print("TRAIN_STEP_HISTOGRAM_BYTE", offsetof(TrainBody, step_histogram));
+  print("TRAIN_PHASE_HISTOGRAMS_BYTE", offsetof(TrainBody, phase_histogram));
+  print("TRAIN_NAMES_BYTE", offsetof(TrainBody, user_phase_names));
+  print("RING_OFFSET", kRingOffset);
+  print("RING_ENTRIES", kRingEntries);
+  print("RING_ENTRY_BYTES", sizeof(RingEntry));
+  print("PAGE_BYTES", kPageBytes);
+  return 0;
+}
+
+template <typename T>
+void fill(T* words_only, uint64_t first) {
+  uint64_t words[sizeof(T) / 8];
+  for (uint64_t i = 0; i < sizeof(T) / 8; ++i) words[i] = first + i;
+  std::memcpy(words_only, words, sizeof words);
+}
+
+void push(PageWriter& writer, uint64_t first, uint64_t last) {
+  for (uint64_t step = first; step <= last; ++step) {
+    RingEntry entry;
+    fill(&entry, step * 100);
+    entry.step = step;
+    writer.push_step(entry);
+  }
+}
+
+void die(const PageWriter& writer) {
+  void* page = mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED, writer.fd(), 0);
+  if (page == MAP_FAILED) return;
+  reinterpret_cast<uint64_t*>(static_cast<char*>(page) + kTrainOffset)[0] |= 1;
+  munmap(page, kPageBytes);
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  if (count > 1 && std::strcmp(arguments[1], "layout") == 0) return print_layout();
+  uint8_t id[16];
+  for (uint8_t i = 0; i < 16; ++i) id[i] = static_cast<uint8_t>(0xf0 + i);
+  auto made = PageWriter::create(id);
+  if (!made.ok()) return std::fprintf(stderr, "%s\n", made.error().text.c_str()), 1;
+  PageWriter& writer = *made.value();
+  std::printf("%d\n", writer.fd());
+  std::fflush(stdout);
+
+  char line[128];
+  while (std::fgets(line, sizeof line, stdin) != nullptr) {
+    unsigned long long a = 0, b = 0;
+    if (std::sscanf(line, "publish %llu", &a) == 1) {
+      fill(&writer.body(), a);
+      writer.publish();
+    } else if (std::sscanf(line, "push %llu %llu", &a, &b) == 2) {
+      push(writer, a, b);
+    } else if (std::strncmp(line, "die", 3) == 0) {
+      die(writer);
+    }
+    std::printf("done\n");
+    std::fflush(stdout);
+  }
+  delete made.value();
+  return 0;
+}
