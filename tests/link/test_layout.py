@@ -1,0 +1,33 @@
+"""The Python twin of the layout has the numbers of csrc/core/layout.h."""
+
+import subprocess
+
+import pytest
+
+from pymon.link import layout
+from tests.native.build import built
+
+HEADER_FIELD_ENDS = 144  # `reserved` begins there in layout.h
+
+
+@pytest.mark.timeout(600)
+def test_every_number_is_that_of_cpp():
+    program = built("address,undefined", "page_peer") / "page_peer"
+    lines = subprocess.run([program, "layout"], capture_output=True, text=True, check=True).stdout
+    theirs = {name: int(value) for name, value in map(str.split, lines.splitlines())}
+    ours = {name: value for name, value in vars(layout).items() if isinstance(value, int)}
+    del ours["MAX_PAGE_BYTES"]  # a bound of the reader, no part of the layout
+    assert ours == theirs
+
+
+def test_structs_fill_their_places():
+    assert layout.HEADER.size == HEADER_FIELD_ENDS
+    assert layout.TRAIN_SCALARS.size <= layout.TRAIN_PHASES_BYTE
+    assert layout.TRAIN_PHASES_BYTE + layout.TRAIN_PHASES.size == layout.TRAIN_STEP_HISTOGRAM_BYTE
+    histogram_bytes = layout.TRAIN_HISTOGRAM.size
+    assert layout.TRAIN_STEP_HISTOGRAM_BYTE + histogram_bytes == layout.TRAIN_PHASE_HISTOGRAMS_BYTE
+    assert (
+        layout.TRAIN_PHASE_HISTOGRAMS_BYTE + layout.STEP_PHASES * histogram_bytes
+        == layout.TRAIN_NAMES_BYTE
+    )
+    assert layout.RING_ENTRY.size == layout.RING_ENTRY_BYTES

@@ -1,0 +1,269 @@
+"""Pages as the daemon reads them: whole states of an honest trainer, a refusal for anything else."""
+
+import fcntl
+import os
+
+import pytest
+
+from pymon import native
+from pymon.link import layout
+from pymon.link.page import PageError, PageReader
+from pymon.link.page_twin import PageTwin
+from tests.link import page_peer
+from tests.native.build import built
+
+TOOLS, WHY_NOT = native.tools()
+BACKENDS = [
+    pytest.param("native", marks=pytest.mark.skipif(TOOLS is None, reason=WHY_NOT)),
+    "python",
+]
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request):
+    return request.param
+
+
+@pytest.fixture
+def trainer():
+    peer = page_peer.PagePeer(built("address,undefined", "page_peer") / "page_peer")
+    yield peer
+    peer.close()
+
+
+@pytest.fixture
+def opened(backend):
+    """Opens what is given with the backend; closes all in the end."""
+    readers = []
+
+    def open_page(fd):
+        reader = PageReader.open(fd, backend)
+        readers.append(reader)
+        return reader
+
+    yield open_page
+    for reader in readers:
+        reader.close()
+
+
+@pytest.fixture
+def made():
+    """A memfd made by hand."""
+    fds = []
+
+    def make(**how):
+        fds.append(page_peer.memfd(**how))
+        return fds[-1]
+
+    yield make
+    for fd in fds:
+        os.close(fd)
+
+
+class TestHonestTrainer:
+    pytestmark = pytest.mark.timeout(600)  # the first one builds
+
+    def test_header_says_whose_page_it_is(self, trainer, opened):
+        header = opened(trainer.fd).header
+        assert (header.major, header.minor) == (layout.MAJOR, layout.MINOR)
+        assert header.pid == trainer.pid
+        assert header.attach_id == "f0f1f2f3f4f5f6f7f8f9fafbfcfdfeff"
+        with open(f"/proc/{trainer.pid}/stat", encoding="ascii") as stat:
+            assert header.start_ticks == int(stat.read().rsplit(")", 1)[1].split()[19])
+
+    def test_nothing_published_reads_as_zeros(self, trainer, opened):
+        page = opened(trainer.fd)
+        assert page.train().steps_total == 0
+        assert page.train().loader_workers is None
+        assert page.steps_after(0) == ((), 0)
+
+    def test_each_field_comes_from_its_word(self, trainer, opened):
+        trainer.say("publish 1000")
+        train = opened(trainer.fd).train()
+        assert train.counting == 0  # 1000 is no way of counting that we know
+        assert train.steps_total == 1001
+        assert train.own_ns_total == 1008
+        assert train.capturing
+        assert train.loader_workers == 1009
+        assert train.dropped_total == 1015
+        assert train.phase_ns_total == (1024, 1025, 1026, 1027, 1028)
+        assert train.step_histogram == tuple(range(1040, 1072))
+        assert train.phase_histograms[4] == tuple(range(1200, 1232))
+        assert [ns for _, ns in train.user_phase_ns_total] == list(range(1032, 1040))
+        assert all(name.isprintable() for name, _ in train.user_phase_ns_total)
+
+    def test_each_field_of_a_step_comes_from_its_word(self, trainer, opened):
+        trainer.say("push 3 3")
+        (step,), lost = opened(trainer.fd).steps_after(2)
+        assert lost == 0
+        assert (step.step, step.end_mono_ns, step.duration_ns, step.own_ns) == (3, 301, 302, 305)
+        assert (step.backwards, step.optimizer_calls, step.batches) == (303, 0, 0)
+        assert (step.profiled, step.estimated) == (False, False)
+        assert step.phase_ns == (308, 309, 310, 311, 312)
+
+    def test_a_reader_that_comes_late_learns_how_many_steps_it_missed(self, trainer, opened):
+        trainer.say("push 1 5000")
+        steps, lost = opened(trainer.fd).steps_after(0)
+        assert lost == 5000 - layout.RING_ENTRIES
+        assert [step.step for step in steps] == list(range(lost + 1, 5001))
+        assert opened(trainer.fd).steps_after(4999)[1] == 0
+        assert opened(trainer.fd).steps_after(5000) == ((), 0)
+
+    def test_both_readers_give_the_same_bytes(self, trainer):
+        if TOOLS is None:
+            pytest.skip(WHY_NOT)
+        trainer.say("publish 77")
+        trainer.say("push 1 5000")
+        native_page, twin = TOOLS.PageReader(trainer.fd), PageTwin(trainer.fd)
+        assert native_page.header() == twin.header() == os.pread(trainer.fd, 256, 0)
+        body_at = layout.TRAIN_OFFSET + layout.TRAIN_BODY_IN_SECTION
+        body = os.pread(trainer.fd, layout.TRAIN_BODY_BYTES, body_at)
+        assert native_page.train() == twin.train() == body
+        for step in (0, 903, 904, 4998, 5000, 6000):
+            assert native_page.steps_after(step) == twin.steps_after(step)
+
+    def test_a_trainer_killed_in_mid_copy_leaves_its_steps(self, trainer, opened):
+        page = opened(trainer.fd)
+        trainer.say("publish 5")
+        trainer.say("push 1 3")
+        trainer.say("die")
+        trainer.kill()
+        assert page.train() is None
+        assert [step.step for step in page.steps_after(0)[0]] == [1, 2, 3]
+
+    def test_the_next_copy_heals_the_lock(self, trainer, opened):
+        page = opened(trainer.fd)
+        trainer.say("die")
+        assert page.train() is None
+        trainer.say("publish 5")
+        assert page.train().steps_total == 6
+
+
+class TestOtherVersions:
+    def test_a_later_minor_with_more_room_is_read(self, made, opened):
+        entry_bytes, entries, ring_at = 256, 8, 8192
+        size = ring_at + entry_bytes * entries
+        fd = made(
+            size=size,
+            content=page_peer.header(
+                minor=9,
+                page_bytes=size,
+                train_offset=4096,
+                train_bytes=layout.TRAIN_SECTION_BYTES + 800,
+                ring_offset=ring_at,
+                ring_entry_bytes=entry_bytes,
+                ring_entries=entries,
+            ),
+        )
+        for step in range(5, 13):
+            at = ring_at + step % entries * entry_bytes
+            os.pwrite(fd, page_peer.entry(step, entry_bytes), at)
+        page = opened(fd)
+        assert page.header.minor == 9
+        assert page.train().steps_total == 0
+        steps, lost = page.steps_after(0)
+        assert [step.step for step in steps] == list(range(5, 13))
+        assert lost == 4
+
+    @pytest.mark.parametrize("major", [0, layout.MAJOR + 1])
+    def test_another_major_is_refused_by_name(self, made, opened, major):
+        with pytest.raises(PageError, match=f"page layout {major}"):
+            opened(made(content=page_peer.header(major=major)))
+
+
+class TestHostileTrainer:
+    @pytest.mark.parametrize(
+        ("how", "says"),
+        [
+            ({"seals": 0}, "not sealed"),
+            ({"seals": fcntl.F_SEAL_SHRINK}, "not sealed"),
+            ({"size": 0}, "no size"),
+            ({"size": 200}, "no size"),
+            ({"size": 1 << 40}, "no size"),
+            ({}, "not ready"),
+            ({"content": page_peer.header(magic=b"PYMONPG!")}, "not ready"),
+            ({"content": page_peer.header(page_bytes=layout.PAGE_BYTES * 2)}, "another size"),
+        ],
+    )
+    def test_no_page_of_ours(self, made, opened, how, says):
+        with pytest.raises(PageError, match=says):
+            opened(made(**how))
+
+    @pytest.mark.parametrize("value", [0, 8, 257, layout.PAGE_BYTES, 2**63, 2**64 - 8])
+    @pytest.mark.parametrize("field", ["train_offset", "ring_offset"])
+    def test_offsets_outside_of_the_page(self, made, opened, field, value):
+        with pytest.raises(PageError, match="outside"):
+            opened(made(content=page_peer.header(**{field: value})))
+
+    @pytest.mark.parametrize("value", [0, 2**32, 2**61, 2**64 - 1])
+    @pytest.mark.parametrize("field", ["train_bytes", "ring_entry_bytes", "ring_entries"])
+    def test_sizes_beyond_the_page(self, made, opened, field, value):
+        with pytest.raises(PageError, match="outside"):
+            opened(made(content=page_peer.header(**{field: value})))
+
+    def test_what_is_no_memfd(self, opened, tmp_path):
+        path = tmp_path / "page"
+        path.write_bytes(page_peer.header().ljust(layout.PAGE_BYTES, b"\0"))
+        reading, writing = os.pipe()
+        with path.open("rb") as file:
+            for fd in (file.fileno(), reading, -1):
+                with pytest.raises(PageError):
+                    opened(fd)
+        os.close(reading)
+        os.close(writing)
+
+    def test_a_descriptor_that_cannot_be_read(self, made, opened):
+        fd = made(content=page_peer.header())
+        path_only = os.open(f"/proc/self/fd/{fd}", os.O_PATH)
+        write_only = os.open(f"/proc/self/fd/{fd}", os.O_WRONLY)
+        for useless in (path_only, write_only):
+            with pytest.raises(PageError):
+                opened(useless)
+            os.close(useless)
+
+    def test_a_page_of_noise_is_nonsense_but_harmless(self, made, opened):
+        head = page_peer.header()
+        noise = b"\xee" * (layout.PAGE_BYTES - len(head))  # the seqlock is even
+        page = opened(made(content=head + noise))
+        assert page.train().capturing
+        assert len(page.train().user_phase_ns_total) == layout.USER_PHASES
+        steps, lost = page.steps_after(0)
+        assert len(steps) <= layout.RING_ENTRIES
+        assert lost >= 0
+
+    def test_a_header_changed_after_the_check_misleads_nobody(self, made, opened):
+        fd = made(content=page_peer.header())
+        os.pwrite(fd, page_peer.entry(1), layout.RING_OFFSET + layout.RING_ENTRY_BYTES)
+        page = opened(fd)
+        os.pwrite(fd, b"\xff" * layout.HEADER_BYTES, 0)
+        assert page.header.pid == 1
+        assert [step.step for step in page.steps_after(0)[0]] == [1]
+
+
+def test_names_of_phases_are_cut_at_nul_and_made_printable(made, opened):
+    fd = made(content=page_peer.header())
+    at = layout.TRAIN_OFFSET + layout.TRAIN_BODY_IN_SECTION
+    os.pwrite(fd, (2).to_bytes(8, "little"), at + 8 * 14)
+    os.pwrite(fd, "prüfen\0x".encode(), at + layout.TRAIN_NAMES_BYTE)
+    os.pwrite(fd, b"a\n\x1b[31m\xff", at + layout.TRAIN_NAMES_BYTE + layout.USER_PHASE_NAME_BYTES)
+    names = [name for name, _ in opened(fd).train().user_phase_ns_total]
+    assert names[0] == "prüfen"
+    assert names[1] == "a\ufffd\ufffd[31m\ufffd"
+
+
+def test_descriptors_are_not_kept(made, backend):
+    before = len(os.listdir("/proc/self/fd"))
+    fd = made(content=page_peer.header())
+    page = PageReader.open(fd, backend)
+    page.close()
+    assert len(os.listdir("/proc/self/fd")) == before + 1
+    with pytest.raises(PageError, match="closed"):
+        page.train()
+
+
+def test_the_native_reader_is_the_default():
+    fd = page_peer.memfd(content=page_peer.header())
+    page = PageReader.open(fd)
+    os.close(fd)
+    assert page.header.attach_id == bytes(range(16)).hex()
+    assert page.train() is not None
