@@ -1,7 +1,7 @@
 """Builds the two compiled modules and puts `pymon.pth` into the wheel; all else is in pyproject.toml.
 
 PYMON_NATIVE=auto (default) builds where a compiler is and installs without one, `require` fails without one,
-`skip` never builds. What is absent says so at run time (`pymon.native.WHY_NOT`).
+`skip` never builds. What is absent says so at run time (`pymon.native.tools()`, `probe()`).
 """
 
 import os

@@ -29,7 +29,16 @@ def built(sanitizer: str, target: str = "all") -> Path:
         pytest.skip(why)
     folder = ROOT / "build" / f"native-{sanitizer.replace(',', '-')}"
     for command in (
-        ["cmake", "-S", str(SOURCE), "-B", str(folder), "-G", "Unix Makefiles", f"-DSANITIZE={sanitizer}"],
+        [
+            "cmake",
+            "-S",
+            str(SOURCE),
+            "-B",
+            str(folder),
+            "-G",
+            "Unix Makefiles",
+            f"-DSANITIZE={sanitizer}",
+        ],
         ["cmake", "--build", str(folder), "--target", target],
     ):
         done = subprocess.run(command, capture_output=True, text=True, check=False)
