@@ -1,0 +1,104 @@
+// pymon.native._probe: the hooks and the page of a training process.
+//
+// The hooks that torch calls each step are C builtins: torch.compile skips a builtin, but traces a Python function and
+// compiles the step again whenever something it touched has changed. No C++ exception crosses from a hook into Python,
+// and no hook fails: a hook that returned NULL would raise in the user's `optimizer.step()`.
+#include <pthread.h>
+#include <pybind11/pybind11.h>
+
+#include <string>
+#include <string_view>
+
+#include "bind/probe_call_sites.h"
+#include "bind/probe_optimizers.h"
+#include "bind/probe_state.h"
+#include "bind/probe_wrapper.h"
+#include "core/clock.h"
+
+namespace py = pybind11;
+
+namespace {
+
+using pymon::PageWriter;
+using pymon::probe_state;
+using pymon::this_thread_clock;
+
+PyObject* optimizer_pre(PyObject*, PyObject* const*, Py_ssize_t) noexcept {
+  const uint64_t now_ns = pymon::mono_ns();
+  probe_state().clock.optimizer_begin(this_thread_clock(), now_ns);
+  probe_state().clock.add_own(this_thread_clock(), pymon::mono_ns() - now_ns);
+  Py_RETURN_NONE;
+}
+
+PyObject* optimizer_post(PyObject*, PyObject* const* args, Py_ssize_t size) noexcept {
+  const uint64_t now_ns = pymon::mono_ns();
+  pymon::note_activity();
+  const uint32_t slot = size > 0 ? pymon::optimizer_slot(args[0]) : pymon::kNoSlot;
+  const bool stepped = probe_state().clock.optimizer_end(this_thread_clock(), now_ns, slot);
+  probe_state().clock.add_own(this_thread_clock(), pymon::mono_ns() - now_ns);
+  if (stepped && !pymon::call_on_step()) return nullptr;  // an interrupt of the user's, on its way up
+  Py_RETURN_NONE;
+}
+
+PyObject* explicit_step(PyObject*, PyObject* const*, Py_ssize_t) noexcept {
+  const uint64_t now_ns = pymon::mono_ns();
+  pymon::note_activity();
+  const bool stepped = probe_state().clock.explicit_step(this_thread_clock(), now_ns);
+  probe_state().clock.add_own(this_thread_clock(), pymon::mono_ns() - now_ns);
+  if (stepped && !pymon::call_on_step()) return nullptr;
+  Py_RETURN_NONE;
+}
+
+template <PyObject* (*function)(PyObject*, PyObject* const*, Py_ssize_t) noexcept>
+PyCFunction fast() {
+  return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
+}
+
+PyMethodDef g_hooks[] = {
+    {"optimizer_pre", fast<optimizer_pre>(), METH_FASTCALL, "Global optimizer step pre-hook."},
+    {"optimizer_post", fast<optimizer_post>(), METH_FASTCALL, "Global optimizer step post-hook."},
+    {"step", fast<explicit_step>(), METH_FASTCALL, "A step ends here: pymon.step()."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+// Replaces a callback; None clears it.
+void set_callback(PyObject*& slot, const py::object& callback) {
+  PyObject* old = slot;
+  slot = callback.is_none() ? nullptr : py::object(callback).release().ptr();
+  Py_XDECREF(old);
+}
+
+int open_page(const py::bytes& attach_id) {
+  const std::string_view id(attach_id);
+  if (id.size() != 16) throw py::value_error("attach_id is 16 bytes");
+  if (probe_state().page != nullptr) throw py::value_error("the page is open already");
+  auto made = PageWriter::create(reinterpret_cast<const uint8_t*>(id.data()));
+  if (!made.ok()) throw py::value_error(made.error().text);
+  probe_state().page = made.value();
+  probe_state().clock.publish_to(made.value());
+  return made.value()->fd();
+}
+
+}  // namespace
+
+PYBIND11_MODULE(_probe, module) {
+  module.doc() = "Hooks and page of a training process.";
+  if (PyModule_AddFunctions(module.ptr(), g_hooks) != 0 || !pymon::add_wrapper_types(module.ptr())) {
+    throw py::error_already_set();
+  }
+  pthread_atfork(nullptr, nullptr, [] { pymon::forget_in_child(); });
+
+  module.def("open_page", &open_page, py::arg("attach_id"), "Makes the page; gives its memfd, which stays ours.");
+  module.def("set_activity_callback", [](const py::object& call) { set_callback(probe_state().on_activity, call); });
+  module.def("set_step_callback", [](const py::object& call) { set_callback(probe_state().on_step, call); });
+  module.def("set_capturing", [](bool on) { probe_state().clock.set_capturing(on); });
+  module.def("phase_slot", [](std::string_view name) { return probe_state().clock.phase_slot(name.data(), name.size()); });
+  module.def("add_phase", [](uint32_t slot, uint64_t duration_ns) {
+    probe_state().clock.phase(this_thread_clock(), slot, duration_ns);
+  });
+  module.def("steps_total", [] { return probe_state().clock.steps_total(); });
+  module.def("set_library_folder",
+             [](std::string_view folder) { pymon::set_library_folder(folder.data(), folder.size()); });
+  module.def("call_sites", [] { return py::reinterpret_steal<py::list>(pymon::call_sites()); });
+  module.def("clear_call_sites", &pymon::clear_call_sites);
+}

@@ -1,0 +1,34 @@
+// What the hooks of one training process share. Every access holds the GIL, which thereby makes the page's one writer.
+#pragma once
+
+#include <Python.h>
+
+#include <cstdint>
+#include <string>
+
+#include "core/page_writer.h"
+#include "core/step_clock.h"
+
+namespace pymon {
+
+struct ProbeState {
+  StepClock clock;
+  PageWriter* page = nullptr;      // kept until the process ends: a hook may run as late as that
+  PyObject* on_activity = nullptr;  // called once, at the first training activity of this process
+  PyObject* on_step = nullptr;      // called in the training thread after each boundary while it is set
+  bool active = false;              // the first activity was there
+};
+
+ProbeState& probe_state() noexcept;
+ThreadClock& this_thread_clock() noexcept;
+
+// The first backward pass or optimizer call: only now is this process a rank (a launcher or a loader worker never is).
+void note_activity() noexcept;
+
+// Calls `on_step`; an exception of it that is no interrupt ends there. False: an interrupt is set, and must go on.
+bool call_on_step() noexcept;
+
+// Called in a fork's child by pthread_atfork.
+void forget_in_child() noexcept;
+
+}  // namespace pymon

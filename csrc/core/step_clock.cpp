@@ -1,0 +1,226 @@
+#include "core/step_clock.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/histogram.h"
+
+namespace pymon {
+namespace {
+
+constexpr uint64_t kPublishEveryNs = 1'000'000'000;  // between boundaries; the daemon looks once a second
+
+uint64_t since(uint64_t begin_ns, uint64_t now_ns) noexcept { return now_ns > begin_ns ? now_ns - begin_ns : 0; }
+
+uint64_t pack_counts(const ThreadClock& thread) noexcept {
+  const auto cut = [](uint64_t value) { return std::min<uint64_t>(value, 0xFFFF); };
+  return cut(thread.backwards) | cut(thread.optimizer_calls) << 16 | cut(thread.batches) << 32;
+}
+
+}  // namespace
+
+void StepClock::publish_to(PageWriter* page) noexcept {
+  TrainBody* body = page == nullptr ? &unpublished_ : &page->body();
+  if (body != body_) *body = *body_;
+  body_ = body;
+  page_ = page;
+  if (page_ != nullptr) page_->publish();
+}
+
+void StepClock::data_begin(ThreadClock& thread, uint64_t now_ns) noexcept {
+  if (thread.data_depth++ > 0) return;
+  begin_step(thread, now_ns);
+  thread.data_begin_ns = now_ns;
+  thread.forward_begin_ns = 0;  // a fetch without a backward pass since the last one: that was no forward
+}
+
+void StepClock::data_end(ThreadClock& thread, uint64_t now_ns, bool got_batch) noexcept {
+  if (thread.data_depth == 0 || --thread.data_depth > 0) return;
+  if (body_->training_tid != 0 && !thread.trains) {  // another thread trains: this one loads ahead for it
+    body_->prefetches_total += got_batch;
+    publish_if_due(now_ns);
+    return;
+  }
+  const uint64_t took_ns = since(thread.data_begin_ns, now_ns);
+  thread.phase_ns[kDataWait] += took_ns;
+  if (thread.armed) thread.optimizer_begin_ns += took_ns;  // a fetch within the optimizer call is not its time
+  thread.batches += got_batch;
+  body_->batches_total += got_batch;
+  thread.loads = true;
+  thread.forward_begin_ns = now_ns;
+  publish_if_due(now_ns);
+}
+
+void StepClock::backward_begin(ThreadClock& thread, uint64_t now_ns) noexcept {
+  if (thread.backward_depth++ > 0) return;
+  begin_step(thread, now_ns);
+  thread.trains = true;
+  thread.backward_begin_ns = now_ns;
+  thread.optimizer_in_backward_ns = 0;
+  thread.stepped_in_backward = false;
+  // The next micro-batch of a group that was fetched at once starts where the backward pass before ended.
+  const uint64_t begin_ns = thread.forward_begin_ns ? thread.forward_begin_ns : thread.last_backward_end_ns;
+  if (begin_ns != 0) thread.phase_ns[kForward] += since(begin_ns, now_ns);
+  thread.forward_begin_ns = 0;
+}
+
+bool StepClock::backward_end(ThreadClock& thread, uint64_t now_ns) noexcept {
+  if (thread.backward_depth == 0 || --thread.backward_depth > 0) return false;
+  thread.phase_ns[kBackward] += since(thread.backward_begin_ns + thread.optimizer_in_backward_ns, now_ns);
+  thread.last_backward_end_ns = now_ns;
+  ++thread.backwards;
+  ++body_->backwards_total;
+  if (thread.stepped_in_backward && body_->counting != kCountExplicit) {
+    end_step(thread, now_ns, kCountOptimizer);
+    return true;
+  }
+  const bool estimates = body_->counting == kCountBackward ||
+                         (body_->counting == kCountNone && body_->backwards_total > kBackwardsBeforeEstimate);
+  if (estimates) {
+    end_step(thread, now_ns, kCountBackward);
+    return true;
+  }
+  publish_if_due(now_ns);
+  return false;
+}
+
+void StepClock::optimizer_begin(ThreadClock& thread, uint64_t now_ns) noexcept {
+  begin_step(thread, now_ns);
+  // A call that raised left `armed` behind; a backward pass since then tells it from a nested call.
+  const bool nested = thread.armed && thread.last_backward_end_ns <= thread.optimizer_begin_ns;
+  if (!nested) thread.optimizer_begin_ns = now_ns;
+  thread.armed = true;
+}
+
+bool StepClock::optimizer_end(ThreadClock& thread, uint64_t now_ns, uint32_t slot) noexcept {
+  if (!thread.armed) return false;
+  thread.armed = false;
+  thread.trains = true;
+  ++thread.optimizer_calls;
+  ++body_->optimizer_calls_total;
+  // Closures run forward and backward inside the call: only what follows the last backward pass is the optimizer's.
+  const bool in_backward = thread.backward_depth > 0;
+  const uint64_t begin_ns = in_backward ? thread.optimizer_begin_ns
+                                        : std::max(thread.optimizer_begin_ns, thread.last_backward_end_ns);
+  const uint64_t took_ns = since(begin_ns, now_ns);
+  thread.phase_ns[kOptimizer] += took_ns;
+  if (in_backward) {
+    thread.optimizer_in_backward_ns += took_ns;
+    thread.stepped_in_backward = true;
+    return false;  // the end of the pass ends the step
+  }
+  if (body_->counting == kCountExplicit) {
+    publish_if_due(now_ns);
+    return false;
+  }
+  const uint32_t bit = slot < kOptimizerSlots ? 1u << slot : 0;
+  const bool repeats = (thread.seen_slots & bit) != 0 || thread.seen_slots == 0;
+  if (!repeats) {
+    thread.seen_slots |= bit;
+    publish_if_due(now_ns);
+    return false;
+  }
+  body_->optimizers_seen = static_cast<uint64_t>(__builtin_popcount(thread.seen_slots | bit));
+  thread.seen_slots = bit;
+  end_step(thread, now_ns, kCountOptimizer);
+  return true;
+}
+
+bool StepClock::explicit_step(ThreadClock& thread, uint64_t now_ns) noexcept {
+  begin_step(thread, now_ns);
+  thread.trains = true;
+  const bool counted_already = body_->counting == kCountOptimizer && thread.optimizer_calls == 0;
+  body_->counting = kCountExplicit;
+  if (counted_already) return false;  // the hooks ended this very step just before they were told not to
+  end_step(thread, now_ns, kCountExplicit);
+  return true;
+}
+
+int StepClock::phase_slot(const char* name, uint64_t bytes) noexcept {
+  bytes = std::min<uint64_t>(bytes, kUserPhaseNameBytes - 1);
+  for (uint64_t i = 0; i < body_->user_phases; ++i) {
+    const char* known = body_->user_phase_names[i];
+    if (std::strlen(known) == bytes && std::memcmp(known, name, bytes) == 0) return static_cast<int>(i);
+  }
+  if (body_->user_phases >= kUserPhases) {
+    ++body_->dropped_total;
+    return -1;
+  }
+  std::memcpy(body_->user_phase_names[body_->user_phases], name, bytes);
+  return static_cast<int>(body_->user_phases++);
+}
+
+void StepClock::phase(ThreadClock& thread, uint32_t slot, uint64_t duration_ns) noexcept {
+  if (slot < kUserPhases) thread.phase_ns[kUserPhaseFirst + slot] += duration_ns;
+}
+
+void StepClock::set_capturing(bool on) noexcept {
+  body_->capturing = on;
+  profiled_step_ |= on;
+}
+
+void StepClock::set_thread(uint64_t tid) noexcept {
+  if (body_->training_tid == 0) body_->training_tid = tid;
+}
+
+void StepClock::add_own(ThreadClock& thread, uint64_t cost_ns) noexcept {
+  thread.own_ns += cost_ns;
+  body_->own_ns_total += cost_ns;
+}
+
+void StepClock::reset() noexcept {
+  page_ = nullptr;
+  body_ = &unpublished_;
+  unpublished_ = TrainBody{};
+  profiled_step_ = false;
+  published_ns_ = 0;
+}
+
+void StepClock::begin_step(ThreadClock& thread, uint64_t now_ns) noexcept {
+  if (thread.step_begin_ns != 0) return;
+  thread.step_begin_ns = now_ns;
+  if (body_->first_boundary_mono_ns == 0) body_->first_boundary_mono_ns = now_ns;
+}
+
+void StepClock::end_step(ThreadClock& thread, uint64_t now_ns, Counting counting) noexcept {
+  RingEntry entry{};
+  entry.step = ++body_->steps_total;
+  entry.end_mono_ns = now_ns;
+  entry.duration_ns = since(thread.step_begin_ns, now_ns);
+  entry.counts = pack_counts(thread);
+  if (profiled_step_) entry.flags |= kStepProfiled;
+  if (counting == kCountBackward) entry.flags |= kStepEstimated;
+  entry.own_ns = thread.own_ns;
+  uint64_t named_ns = 0;
+  for (uint32_t slot = 0; slot < kOther; ++slot) named_ns += thread.phase_ns[slot];
+  thread.phase_ns[kOther] = since(named_ns, entry.duration_ns);
+  std::memcpy(entry.phase_ns, thread.phase_ns, sizeof entry.phase_ns);
+
+  body_->counting = counting;
+  body_->step_ns_total += entry.duration_ns;
+  body_->last_boundary_mono_ns = now_ns;
+  for (uint32_t slot = 0; slot < kPhases; ++slot) body_->phase_ns_total[slot] += entry.phase_ns[slot];
+  histogram_add(body_->step_histogram, entry.duration_ns);
+  for (uint32_t slot = 0; slot <= kOther; ++slot) histogram_add(body_->phase_histogram[slot], entry.phase_ns[slot]);
+  if (page_ != nullptr) {
+    page_->push_step(entry);  // before the total, so that a reader of the total finds the step
+    page_->publish();
+  }
+  published_ns_ = now_ns;
+  profiled_step_ = body_->capturing != 0;
+
+  std::memset(thread.phase_ns, 0, sizeof thread.phase_ns);
+  thread.backwards = thread.optimizer_calls = thread.batches = thread.own_ns = 0;
+  thread.step_begin_ns = now_ns;
+  thread.last_backward_end_ns = 0;
+  thread.stepped_in_backward = false;
+  thread.forward_begin_ns = thread.loads ? 0 : now_ns;  // without a loader the forward pass is what comes next
+}
+
+void StepClock::publish_if_due(uint64_t now_ns) noexcept {
+  if (page_ == nullptr || since(published_ns_, now_ns) < kPublishEveryNs) return;
+  page_->publish();
+  published_ns_ = now_ns;
+}
+
+}  // namespace pymon

@@ -1,0 +1,92 @@
+// Turns what the hooks see (fetches, backward passes, optimizer calls) into steps and phases on the page.
+//
+// Pure: no Python, no clock of its own. The caller serialises all calls (the probe's hooks run under the GIL) and gives
+// the time. State that belongs to a training thread lies in a ThreadClock, one for each thread.
+//
+// What is counted (docs/probe.md):
+//   armed rule   an optimizer call counts once from `pre` to the first `post`, so wrappers and super().step() count once
+//   repeat rule  an iteration ends when an optimizer steps that already stepped in it, so a GAN's pair counts once
+//   in backward  optimizers that step inside a backward pass end the iteration with that pass
+//   explicit     once the user says where steps end, nothing else does
+//   estimate     where backward passes go by and no optimizer ever steps, each is counted, and marked
+#pragma once
+
+#include <cstdint>
+
+#include "core/layout.h"
+#include "core/page_writer.h"
+
+namespace pymon {
+
+// Optimizer slots that take part in the repeat rule; one beyond never ends an iteration.
+constexpr uint32_t kOptimizerSlots = 16;
+constexpr uint32_t kNoSlot = kOptimizerSlots;
+
+// Backward passes without any optimizer call before they are taken for steps. Gradient accumulation over more
+// micro-batches than this is rarer than a training loop with an optimizer that cannot be hooked.
+constexpr uint64_t kBackwardsBeforeEstimate = 64;
+
+struct ThreadClock {
+  bool trains = false;  // ran a backward pass or an optimizer
+  bool armed = false;
+  bool loads = false;  // fetched from a loader
+  bool stepped_in_backward = false;
+  uint32_t data_depth = 0;
+  uint32_t backward_depth = 0;
+  uint32_t seen_slots = 0;  // optimizers of this iteration, a bit each
+
+  uint64_t step_begin_ns = 0;  // 0: nothing happened yet
+  uint64_t data_begin_ns = 0;
+  uint64_t forward_begin_ns = 0;  // 0: not in forward
+  uint64_t backward_begin_ns = 0;
+  uint64_t last_backward_end_ns = 0;  // 0: none in this step
+  uint64_t optimizer_begin_ns = 0;
+  uint64_t optimizer_in_backward_ns = 0;
+
+  // Of the open step.
+  uint64_t phase_ns[kPhases] = {};
+  uint64_t backwards = 0, optimizer_calls = 0, batches = 0, own_ns = 0;
+};
+
+class StepClock {
+ public:
+  StepClock() noexcept : body_(&unpublished_) {}
+
+  // From now on the page shows all this, what was counted so far included. Null: back to nowhere (a fork's child).
+  void publish_to(PageWriter* page) noexcept;
+
+  // Each of these says whether it ended a step.
+  void data_begin(ThreadClock& thread, uint64_t now_ns) noexcept;
+  void data_end(ThreadClock& thread, uint64_t now_ns, bool got_batch) noexcept;
+  void backward_begin(ThreadClock& thread, uint64_t now_ns) noexcept;
+  bool backward_end(ThreadClock& thread, uint64_t now_ns) noexcept;
+  void optimizer_begin(ThreadClock& thread, uint64_t now_ns) noexcept;
+  bool optimizer_end(ThreadClock& thread, uint64_t now_ns, uint32_t slot) noexcept;
+  bool explicit_step(ThreadClock& thread, uint64_t now_ns) noexcept;
+
+  // A name of pymon.phase: its slot, or -1 where all are taken.
+  int phase_slot(const char* name, uint64_t bytes) noexcept;
+  void phase(ThreadClock& thread, uint32_t slot, uint64_t duration_ns) noexcept;
+
+  void set_capturing(bool on) noexcept;
+  void set_loader_workers(uint64_t workers) noexcept { body_->loader_workers_plus_1 = workers + 1; }
+  void set_thread(uint64_t tid) noexcept;
+  void add_own(ThreadClock& thread, uint64_t cost_ns) noexcept;
+  void reset() noexcept;  // a fork's child starts from nothing
+
+  uint64_t steps_total() const noexcept { return body_->steps_total; }
+  const TrainBody& body() const noexcept { return *body_; }
+
+ private:
+  void begin_step(ThreadClock& thread, uint64_t now_ns) noexcept;
+  void end_step(ThreadClock& thread, uint64_t now_ns, Counting counting) noexcept;
+  void publish_if_due(uint64_t now_ns) noexcept;
+
+  TrainBody unpublished_{};
+  TrainBody* body_;
+  PageWriter* page_ = nullptr;
+  bool profiled_step_ = false;
+  uint64_t published_ns_ = 0;
+};
+
+}  // namespace pymon

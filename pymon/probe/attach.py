@@ -1,0 +1,79 @@
+"""Attaching: the one place where all ways in end, and where every failure of the probe ends in one warning line."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+from typing import Any
+
+_state: dict[str, Any] = {"native": None, "sender": None}
+
+
+def native() -> Any:
+    """The native module once this process is attached, else None."""
+    return _state["native"]
+
+
+def attach() -> bool:
+    """Put the hooks in; the page and the connection follow at the first training activity. Never raises."""
+    if _state["native"] is not None:
+        return True
+    if os.environ.get("PYMON") == "0" or _is_loader_worker():
+        return False
+    try:
+        return _attach()
+    except Exception as err:  # noqa: BLE001 - the border to somebody's training
+        warn(f"cannot watch this process: {type(err).__name__}: {err}")
+        return False
+
+
+def _attach() -> bool:
+    from pymon import native as modules
+
+    module, why_not = modules.probe()
+    if module is None:
+        warn(f"cannot watch this process: {why_not}")
+        return False
+    import torch
+
+    from pymon.probe import hooks
+
+    module.set_activity_callback(_begin)
+    hooks.install(module, torch)
+    _state["native"] = module
+    return True
+
+
+def _begin() -> None:
+    """The first backward pass or optimizer call, also of a fork's child that trains: now it is a rank."""
+    try:
+        from pymon.probe.sender import Sender
+
+        attach_id = secrets.token_bytes(16)
+        fd = _state["native"].open_page(attach_id)
+        _state["sender"] = Sender(attach_id.hex(), fd, _captures(attach_id.hex()))
+        _state["sender"].start()
+    except Exception as err:  # noqa: BLE001 - the border to somebody's training
+        warn(f"this process is timed, but nobody will see it: {type(err).__name__}: {err}")
+
+
+def _captures(attach_id: str) -> Any:
+    from pymon.probe.captures import Captures
+
+    return Captures(_state["native"], attach_id)
+
+
+def _is_loader_worker() -> bool:
+    """A spawned worker of a DataLoader imports torch too, and trains nothing."""
+    process = sys.modules.get("multiprocessing.process")
+    current: Any = process.current_process() if process is not None else None
+    return bool(getattr(current, "daemon", False)) and "torch.utils.data" in sys.modules
+
+
+def warn(text: str) -> None:
+    """One line on stderr."""
+    try:
+        sys.stderr.write(f"pymon: {text}\n")
+    except (OSError, ValueError, AttributeError):
+        return  # no stderr: nobody to tell

@@ -1,0 +1,78 @@
+"""Loaded by `pymon.pth` at the start of every Python where PYMON is set: attaches as soon as torch is imported.
+
+It puts one finder first in `sys.meta_path`, which waits for `import torch` and then goes away. Nothing here may raise:
+an exception would print a traceback at every start of Python, and a SystemExit would end it.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import os
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any
+
+# Commands that import torch or start trainings and are none themselves.
+_NOT_A_TRAINING = ("pip", "pip3", "pymon")
+
+
+class _TorchFinder(importlib.abc.MetaPathFinder):
+    """Finds torch by the other finders, and attaches when its module body has run."""
+
+    def __init__(self) -> None:
+        self._busy = False
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname != "torch" or self._busy:
+            return None
+        self._busy = True  # the search below comes back here
+        try:
+            spec = importlib.util.find_spec(fullname)
+        except (ImportError, ValueError):
+            return None
+        finally:
+            self._busy = False
+        if spec is not None and spec.loader is not None:
+            self._attach_after(spec.loader)
+        return spec
+
+    def _attach_after(self, loader: Any) -> None:
+        original = loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            # An attribute of this one loader object: its type, and so pickling and inspection, stay as they were.
+            if loader.__dict__.get("exec_module") is exec_module:
+                del loader.exec_module
+            original(module)
+            if self in sys.meta_path:  # not before: `find_spec("torch")` alone imports nothing
+                sys.meta_path.remove(self)
+            from pymon.probe.attach import attach
+
+            attach()
+
+        loader.exec_module = exec_module
+
+
+def _is_training() -> bool:
+    program = os.path.basename(sys.argv[0]) if getattr(sys, "argv", None) else ""
+    return program not in _NOT_A_TRAINING
+
+
+def boot() -> None:
+    """Wait for torch, or attach at once where it is here already."""
+    if os.environ.get("PYMON", "0") in ("", "0") or not _is_training():
+        return
+    if "torch" in sys.modules:
+        from pymon.probe.attach import attach
+
+        attach()
+    elif not any(isinstance(finder, _TorchFinder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _TorchFinder())
+
+
+boot()

@@ -1,0 +1,54 @@
+"""Who this process is: rank and job, from the environment that launchers set."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Mapping
+
+from pymon.link.wire import Hello
+
+# First one that is set wins: torchrun and its kin, then Slurm, then Open MPI.
+_RANK = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK")
+_LOCAL_RANK = ("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK")
+_WORLD_SIZE = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE")
+_JOB = ("PYMON_JOB_ID", "SLURM_JOB_ID", "TORCHELASTIC_RUN_ID")
+_NO_JOB = "none"  # what torchrun calls a run that was given no id
+
+
+def hello(attach_id: str) -> Hello:
+    """The introduction of this process, as its environment stands now."""
+    env = os.environ
+    torch = sys.modules.get("torch")
+    return Hello(
+        attach_id=attach_id,
+        pid=os.getpid(),
+        rank=_number(env, _RANK),
+        local_rank=_number(env, _LOCAL_RANK),
+        world_size=_number(env, _WORLD_SIZE),
+        job_id=_text(env, _JOB),
+        run_id=env.get("PYMON_RUN_ID", ""),
+        script=_script(),
+        python=".".join(map(str, sys.version_info[:3])),
+        torch=str(getattr(torch, "__version__", "")),
+        attached_real_ns=time.time_ns(),
+    )
+
+
+def _text(env: Mapping[str, str], names: tuple[str, ...]) -> str:
+    for name in names:
+        if (value := env.get(name, "")) and value != _NO_JOB:
+            return value
+    return ""
+
+
+def _number(env: Mapping[str, str], names: tuple[str, ...]) -> int | None:
+    text = _text(env, names)
+    return int(text) if text.isdecimal() else None
+
+
+def _script() -> str:
+    """The file's name alone: paths and arguments may hold what is nobody's business."""
+    arguments: list[str] = getattr(sys, "argv", None) or [""]
+    return os.path.basename(arguments[0])
