@@ -71,7 +71,13 @@ class TrainingProcess:
     open_step_age_s: float | None  # since the last step boundary; None before the first
     capturing: bool
     new_steps: tuple[StepRecord, ...]  # finished since the previous tick, oldest first
-    loader_workers: int | None = None  # num_workers of the training loader; None where no loader was seen
+    loader_workers: int | None = (
+        None  # num_workers of the training loader; None where no loader was seen
+    )
+    # Of the new steps that no capture disturbed; None or empty where there were none.
+    new_steady: int = 0  # how many
+    new_median_s: float | None = None
+    new_phase_mean_s: tuple[float, ...] = ()  # one per PHASES
     user_phase_s_total: tuple[tuple[str, float], ...] = ()  # pymon.phase(name): may overlap PHASES
 
 
