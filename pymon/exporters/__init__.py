@@ -1,0 +1,1 @@
+"""The newest state, written for others: Prometheus' text, and the journal on disk."""

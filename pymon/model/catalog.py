@@ -1,0 +1,107 @@
+"""Every metric that pymon exports: the exporter, `docs/metrics.md` and the tests are checked against this list."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, Literal
+
+Kind = Literal["counter", "gauge", "histogram"]
+PROCESS: Final = (
+    "rank",
+    "job_id",
+    "pid",
+)  # labels of a training process; the rest is in pymon_process_info
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One metric family. `name` ends in its base unit, a counter's in `_total`."""
+
+    name: str
+    kind: Kind
+    help: str
+    labels: tuple[str, ...] = ()
+    since: str = "0.1.0"
+
+
+# In the order in which families are written; the series cap drops from the end.
+CATALOG: Final[tuple[Metric, ...]] = (
+    Metric("pymon_build_info", "gauge", "Version of the daemon; always 1.", ("version",)),
+    Metric("pymon_collector_up", "gauge", "1 for the state in which the collector's last run ended, 0 for the others.",
+           ("collector", "state")),
+    Metric("pymon_collector_duration_seconds", "gauge", "How long the collector's last run took.", ("collector",)),
+    Metric("pymon_daemon_cpu_seconds_total", "counter", "Processor time that the daemon has used."),
+    Metric("pymon_daemon_resident_memory_bytes", "gauge", "Resident memory of the daemon."),
+    Metric("pymon_daemon_ticks_skipped_total", "counter", "Ticks that came too late and were skipped."),
+    Metric("pymon_series_dropped_total", "counter", "Series left out since the cap of the configuration was reached."),
+    Metric("pymon_incident", "gauge", "1 while an incident lasts.", ("detector", *PROCESS)),
+    Metric("pymon_incidents_total", "counter", "Incidents that have begun.", ("detector",)),
+    Metric("pymon_captures_total", "counter", "Captures by how they ended, one count for each process.",
+           ("kind", "status")),
+    Metric("pymon_process_info", "gauge", "An attached training process; always 1.",
+           (*PROCESS, "local_rank", "world_size", "script", "run_id", "counting")),
+    Metric("pymon_process_up", "gauge", "1 while the process lives; 0 for 15 minutes after it ended.", PROCESS),
+    Metric("pymon_steps_total", "counter", "Finished training steps.", PROCESS),
+    Metric("pymon_last_step_timestamp_seconds", "gauge", "When the last step ended, in Unix time.", PROCESS),
+    Metric("pymon_steps_lost_total", "counter", "Steps whose single records were overwritten before they were read; "
+           "they are in pymon_steps_total all the same.", PROCESS),
+    Metric("pymon_phase_seconds_total", "counter", "Step time by phase; the phases of a process sum to its step time.",
+           ("phase", *PROCESS)),
+    Metric("pymon_backwards_total", "counter", "Backward passes.", PROCESS),
+    Metric("pymon_optimizer_calls_total", "counter", "Optimizer step calls (attempts: a skipped update counts too).",
+           PROCESS),
+    Metric("pymon_batches_total", "counter", "Batches that the training thread fetched.", PROCESS),
+    Metric("pymon_probe_cost_seconds_total", "counter", "Time that the probe's own hooks took from training.", PROCESS),
+    Metric("pymon_user_phase_seconds_total", "counter", "Time in pymon.phase(name); may overlap the other phases.",
+           ("name", *PROCESS)),
+    Metric("pymon_host_cpus", "gauge", "Processors that are online."),
+    Metric("pymon_host_cpu_busy_ratio", "gauge", "Share of processor time that was used since the tick before."),
+    Metric("pymon_host_memory_total_bytes", "gauge", "Memory of the host."),
+    Metric("pymon_host_memory_available_bytes", "gauge", "Memory that can be had without swapping (MemAvailable)."),
+    Metric("pymon_shm_total_bytes", "gauge", "Size of /dev/shm."),
+    Metric("pymon_shm_used_bytes", "gauge", "Used bytes of /dev/shm."),
+    Metric("pymon_shm_free_bytes", "gauge", "Free bytes of /dev/shm."),
+    Metric("pymon_gpu_info", "gauge", "A GPU; always 1.", ("gpu", "uuid", "name")),
+    Metric("pymon_gpu_utilization_ratio", "gauge", "Share of time in which a kernel ran, by NVML.", ("gpu", "uuid")),
+    Metric("pymon_gpu_memory_total_bytes", "gauge", "Memory of the GPU.", ("gpu", "uuid")),
+    Metric("pymon_gpu_memory_used_bytes", "gauge", "Used memory of the GPU.", ("gpu", "uuid")),
+    Metric("pymon_gpu_power_watts", "gauge", "Power draw.", ("gpu", "uuid")),
+    Metric("pymon_gpu_temperature_celsius", "gauge", "Temperature of the die.", ("gpu", "uuid")),
+    Metric("pymon_gpu_unreadable", "gauge", "1 for a GPU that the driver lists and that does not answer.", ("gpu",)),
+    Metric("pymon_step_seconds", "histogram", "Step time, in buckets that double.", PROCESS),
+)  # fmt: skip
+
+BY_NAME: Final = {metric.name: metric for metric in CATALOG}
+
+
+def markdown() -> str:
+    """`docs/metrics.md`, whole."""
+    return "\n".join([*_INTRODUCTION, *_rows(), ""])
+
+
+_INTRODUCTION: Final = (
+    "# Metrics",
+    "",
+    "Generated from `pymon/model/catalog.py` by `python -m pymon.model.catalog`; a test holds the two together.",
+    "",
+    "What is absent is not exported, neither as 0 nor as NaN. A training process is labelled `rank` (empty where it",
+    "has none), `job_id` and `pid`; everything else about it stands in `pymon_process_info`, to be joined. Series of a",
+    "process that ended stay for 15 minutes. At most `prometheus.series_max` series are served (1,000 by default):",
+    "families are written in the order below, and what is beyond the cap is dropped from the end and counted.",
+    "",
+    "`step_slow` compares with at least 20 earlier steps of the process, the least for which TraceML judges.",
+    "",
+    "| metric | kind | labels | meaning | since |",
+    "|---|---|---|---|---|",
+)  # fmt: skip
+
+
+def _rows() -> Iterator[str]:
+    for metric in CATALOG:
+        labels = ", ".join(f"`{label}`" for label in metric.labels)
+        yield f"| `{metric.name}` | {metric.kind} | {labels} | {metric.help} | {metric.since} |"
+
+
+if __name__ == "__main__":
+    print(markdown(), end="")  # noqa: T201 - the generator of the page
