@@ -1,5 +1,7 @@
 #include "bind/probe_call_sites.h"
 
+#include <frameobject.h>  // PyFrame_GetBack, until Python 3.10
+
 #include <cstring>
 #include <string>
 

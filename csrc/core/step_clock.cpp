@@ -104,6 +104,9 @@ bool StepClock::optimizer_end(ThreadClock& thread, uint64_t now_ns, uint32_t slo
                                         : std::max(thread.optimizer_begin_ns, thread.last_backward_end_ns);
   const uint64_t took_ns = since(begin_ns, now_ns);
   thread.phase_ns[kOptimizer] += took_ns;
+  // The forward pass of a second optimizer begins here at the earliest, or the phases would sum to more than the step.
+  thread.last_backward_end_ns = now_ns;
+  if (thread.forward_begin_ns != 0) thread.forward_begin_ns = now_ns;
   if (in_backward) {
     thread.optimizer_in_backward_ns += took_ns;
     thread.stepped_in_backward = true;

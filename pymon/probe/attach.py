@@ -37,8 +37,11 @@ def _attach() -> bool:
         return False
     import torch
 
-    from pymon.probe import hooks
+    from pymon.probe import hooks, profiler_registry
 
+    # Now, not at the first order: a session of the user's that is in its warm-up already could not be seen later, and
+    # a second profiler would crash it.
+    profiler_registry.registry().install()
     module.set_activity_callback(_begin)
     hooks.install(module, torch)
     _state["native"] = module
