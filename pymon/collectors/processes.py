@@ -1,0 +1,176 @@
+"""The training processes of this node, from the pages that their probes handed over."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Protocol
+
+from pymon.base.clock import Clock, SystemClock
+from pymon.link import layout
+from pymon.link.page import PageReader, StepSample, TrainSample
+from pymon.link.wire import Hello
+from pymon.model.training import (
+    PHASES,
+    Counting,
+    Histogram,
+    StepRecord,
+    TrainingProcess,
+    TrainingSection,
+)
+
+KEEP_ENDED_S = 900.0  # so that an alert about a process outlives it long enough to be read
+_COUNTING = (Counting.NONE, Counting.OPTIMIZER, Counting.EXPLICIT, Counting.BACKWARD)
+_MAX_COUNT = 2**53  # what a metric can hold exactly; a trainer may claim any number
+
+
+class Attached(Protocol):
+    """A trainer as the agent server knows it."""
+
+    hello: Hello
+    page: PageReader
+    ended: str | None
+
+    @property
+    def pid(self) -> int: ...
+    @property
+    def uid(self) -> int: ...
+
+
+@dataclass(slots=True)
+class _Known:
+    attached: Attached
+    last_step: int = 0
+    lost_total: int = 0
+    newest: TrainingProcess | None = None
+    ended_ns: int | None = None
+
+
+@dataclass(slots=True)
+class ProcessesCollector:
+    """Gives one `TrainingSection`: totals and the steps finished since the run before, for each attached process.
+
+    Source: the sealed page of each process (csrc/core/layout.h), and whether the agent server still sees it.
+    Cost: a copy of 2 KiB and of the new steps per process; no system call.
+    Errors: none; a page without a whole state keeps the process as it stood before. A process that ended stays for
+        15 minutes.
+    """
+
+    name: ClassVar[str] = "processes"
+    interval_s: ClassVar[float] = 1.0
+    timeout_s: ClassVar[float] = 1.0
+    attachments: Callable[[], Iterable[Attached]]
+    clock: Clock = field(default_factory=SystemClock)
+    _known: dict[str, _Known] = field(default_factory=dict)
+
+    def collect(self) -> TrainingSection:
+        """Read every page once."""
+        now_ns = self.clock.monotonic_ns()
+        for attached in list(self.attachments()):
+            known = self._known.setdefault(attached.hello.attach_id, _Known(attached))
+            known.attached = attached  # a trainer that connected again
+            if attached.ended is None:
+                known.ended_ns = None
+        processes = [self._read(known, now_ns) for known in list(self._known.values())]
+        return TrainingSection(tuple(process for process in processes if process is not None))
+
+    def _read(self, known: _Known, now_ns: int) -> TrainingProcess | None:
+        attached = known.attached
+        if known.ended_ns is not None:
+            if now_ns - known.ended_ns > KEEP_ENDED_S * 1e9:
+                attached.page.close()
+                del self._known[attached.hello.attach_id]
+                return None
+            return known.newest
+        sample = attached.page.train()
+        steps, lost = attached.page.steps_after(known.last_step)
+        known.lost_total = min(known.lost_total + lost, _MAX_COUNT)
+        if steps:
+            known.last_step = steps[-1].step
+        if sample is not None:
+            known.newest = _process(attached, known.lost_total, sample, steps, now_ns)
+        elif known.newest is not None:
+            known.newest = replace(_with_steps(known.newest, ()), ended=attached.ended)
+        if attached.ended is not None:
+            known.ended_ns = now_ns
+            process = known.newest
+            known.newest = process and _with_steps(process, ())
+            return process
+        return known.newest
+
+
+def _process(
+    attached: Attached,
+    lost_total: int,
+    sample: TrainSample,
+    steps: tuple[StepSample, ...],
+    now_ns: int,
+) -> TrainingProcess:
+    hello = attached.hello
+    boundary_ns = sample.last_boundary_mono_ns
+    known = sample.counting < len(_COUNTING)
+    process = TrainingProcess(
+        attach_id=hello.attach_id,
+        pid=attached.pid,
+        uid=attached.uid,
+        rank=hello.rank,
+        local_rank=hello.local_rank,
+        world_size=hello.world_size,
+        job_id=hello.job_id,
+        run_id=hello.run_id,
+        script=hello.script,
+        attached_real_ns=hello.attached_real_ns,
+        ended=attached.ended,
+        counting=_COUNTING[sample.counting] if known else Counting.NONE,
+        steps_total=min(sample.steps_total, _MAX_COUNT),
+        steps_lost_total=lost_total,
+        backwards_total=min(sample.backwards_total, _MAX_COUNT),
+        optimizer_calls_total=min(sample.optimizer_calls_total, _MAX_COUNT),
+        batches_total=min(sample.batches_total, _MAX_COUNT),
+        phase_s_total=tuple(spent_ns / 1e9 for spent_ns in sample.phase_ns_total),
+        step_histogram=Histogram(
+            layout.HISTOGRAM_FIRST_BOUND_NS / 1e9,
+            tuple(min(count, _MAX_COUNT) for count in sample.step_histogram),
+            sample.step_ns_total / 1e9,
+        ),
+        own_cost_s_total=sample.own_ns_total / 1e9,
+        open_step_age_s=max(0, now_ns - boundary_ns) / 1e9 if boundary_ns else None,
+        capturing=sample.capturing,
+        new_steps=(),
+        loader_workers=sample.loader_workers,
+        user_phase_s_total=tuple((name, ns / 1e9) for name, ns in sample.user_phase_ns_total),
+    )
+    return _with_steps(process, tuple(_record(step) for step in steps))
+
+
+def _record(step: StepSample) -> StepRecord:
+    return StepRecord(
+        step=step.step,
+        end_mono_ns=step.end_mono_ns,
+        duration_s=step.duration_ns / 1e9,
+        phases_s=tuple(spent_ns / 1e9 for spent_ns in step.phase_ns),
+        backwards=step.backwards,
+        optimizer_calls=step.optimizer_calls,
+        batches=step.batches,
+        profiled=step.profiled,
+        estimated=step.estimated,
+    )
+
+
+def _with_steps(process: TrainingProcess, steps: tuple[StepRecord, ...]) -> TrainingProcess:
+    """The process with these as its new steps, and what detectors compare: those that no capture disturbed."""
+    steady = [step for step in steps if not step.profiled]
+    if not steady:
+        return replace(
+            process, new_steps=steps, new_steady=0, new_median_s=None, new_phase_mean_s=()
+        )
+    return replace(
+        process,
+        new_steps=steps,
+        new_steady=len(steady),
+        new_median_s=statistics.median(step.duration_s for step in steady),
+        new_phase_mean_s=tuple(
+            statistics.fmean(step.phases_s[slot] for step in steady) for slot in range(len(PHASES))
+        ),
+    )

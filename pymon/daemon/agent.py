@@ -1,0 +1,312 @@
+"""The agent socket: probes hand over their pages and obey capture orders, commands ask.
+
+One SOCK_SEQPACKET listener on the event loop, nothing of it blocking. A peer is believed nothing but what the kernel
+says of it; whatever it sends wrong costs its own connection only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Coroutine
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pymon.base.errors import PymonError
+from pymon.daemon.peers import Peer, close_all, open_pidfd, peer_of, receive
+from pymon.link import socket as agent
+from pymon.link import wire
+from pymon.link.page import PageError, PageReader
+
+MAX_CONNECTIONS = 512  # 8 GPUs with many ranks each, and commands; a bound against floods
+MAX_PER_UID = 256
+HELLO_TIMEOUT_S = 5.0
+SEND_TIMEOUT_S = 5.0  # a command that does not read its answer
+
+
+@dataclass(slots=True)
+class Attachment:
+    """A trainer that is connected, or was: the page outlives its writer."""
+
+    hello: wire.Hello
+    peer: Peer
+    page: PageReader
+    sock: socket.socket | None  # None once it is gone
+    ended: str | None = None
+
+    @property
+    def pid(self) -> int:
+        """By the kernel where it can see the process, else as the trainer says (another pid namespace)."""
+        return self.peer.pid or self.hello.pid
+
+    @property
+    def uid(self) -> int:
+        """Whose process it is, by the kernel."""
+        return self.peer.uid
+
+
+@dataclass(slots=True)
+class Handlers:
+    """What the rest of the daemon does with what comes in; all are called on the loop."""
+
+    attached: Callable[[Attachment], None]
+    ended: Callable[[Attachment], None]
+    receipt: Callable[[str, wire.Receipt], None]
+    request: Callable[[Peer, wire.Request], AsyncIterator[wire.Reply]]
+
+
+@dataclass(slots=True)
+class AgentServer:
+    """`clients` counts probes and holds: what a private daemon lives for."""
+
+    handlers: Handlers
+    attachments: dict[str, Attachment] = field(default_factory=dict)  # by attach id, living ones
+    refused_total: int = 0
+    clients: int = 0
+    clients_total: int = 0
+    _gone: list[Attachment] = field(default_factory=list)
+    _listener: socket.socket | None = None
+    _path: Path | None = None
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    _live: Counter[int] = field(default_factory=Counter)
+
+    def start(self, path: Path, mode: int) -> None:
+        """Listens at `path`. Raises PymonError where that cannot be had."""
+        self._listener = listen(path, mode)
+        self._path = path
+        self._keep(self._accept(self._listener))
+
+    async def stop(self) -> None:
+        """Closes everything; the socket's name goes away."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._listener is not None:
+            self._listener.close()
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
+
+    def send(self, attach_id: str, order: wire.CaptureOrder) -> bool:
+        """Gives an order to a trainer; False where it is gone or does not read."""
+        attachment = self.attachments.get(attach_id)
+        if attachment is None or attachment.sock is None:
+            return False
+        try:
+            attachment.sock.send(wire.encode(order), socket.MSG_NOSIGNAL)
+        except (OSError, wire.WireError):
+            return False
+        return True
+
+    def seen(self) -> list[Attachment]:
+        """Those that live, and those that ended since the last call; may be called from another thread."""
+        gone, self._gone = self._gone, []
+        return [*gone, *list(self.attachments.values())]
+
+    def _keep(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _accept(self, listener: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                sock, _ = await loop.sock_accept(listener)
+            except OSError:  # out of descriptors: let some close
+                await asyncio.sleep(0.1)
+                continue
+            try:
+                peer = peer_of(sock)
+            except OSError:
+                sock.close()
+                continue
+            if self._live.total() >= MAX_CONNECTIONS or self._live[peer.uid] >= MAX_PER_UID:
+                self.refused_total += 1
+                sock.close()
+                continue
+            self._live[peer.uid] += 1
+            self._keep(self._connection(sock, peer))
+
+    async def _connection(self, sock: socket.socket, peer: Peer) -> None:
+        fds: list[int] = []
+        try:
+            data, fds = await asyncio.wait_for(_receive(sock), HELLO_TIMEOUT_S)
+            message = wire.decode(data)
+            if isinstance(message, wire.Hello):
+                await self._probe(sock, peer, message, fds)
+            elif isinstance(message, wire.Request):
+                await self._command(sock, peer, message)
+        except (OSError, wire.WireError, asyncio.TimeoutError):
+            pass  # the peer's trouble
+        finally:
+            close_all(fds)
+            sock.close()
+            self._live[peer.uid] -= 1
+            if self._live[peer.uid] <= 0:
+                del self._live[peer.uid]
+
+    async def _probe(
+        self, sock: socket.socket, peer: Peer, hello: wire.Hello, fds: list[int]
+    ) -> None:
+        try:
+            page = _open_page(hello, fds)
+        except PageError as err:
+            sock.send(wire.encode(wire.Reject(str(err)[: wire.MAX_TEXT])), socket.MSG_NOSIGNAL)
+            return
+        sock.send(wire.encode(wire.Welcome()), socket.MSG_NOSIGNAL)
+        attachment = Attachment(hello, peer, page, sock)
+        self.attachments[hello.attach_id] = attachment
+        self.clients += 1
+        self.clients_total += 1
+        self.handlers.attached(attachment)
+        try:
+            await self._listen_to(sock, attachment)
+        finally:
+            self.clients -= 1
+            attachment.sock = None
+            if self.attachments.get(hello.attach_id) is attachment:
+                del self.attachments[hello.attach_id]
+            attachment.ended = attachment.ended or "unknown"
+            self._gone.append(attachment)
+            self.handlers.ended(attachment)
+
+    async def _listen_to(self, sock: socket.socket, attachment: Attachment) -> None:
+        """Receipts, until the trainer is gone: by its pidfd, since a forked child may hold the socket open."""
+        gone = asyncio.ensure_future(_until_dead(attachment.pid))
+        try:
+            while True:
+                arriving = asyncio.ensure_future(_receive(sock))
+                await asyncio.wait({gone, arriving}, return_when=asyncio.FIRST_COMPLETED)
+                if not arriving.done():
+                    arriving.cancel()
+                    return
+                data, fds = arriving.result()
+                close_all(fds)
+                if not data:
+                    return
+                message = wire.decode(data)
+                if isinstance(message, wire.Receipt):
+                    self.handlers.receipt(attachment.hello.attach_id, message)
+        finally:
+            gone.cancel()
+
+    async def _command(self, sock: socket.socket, peer: Peer, request: wire.Request) -> None:
+        if request.command == "hold":
+            self.clients += 1
+            self.clients_total += 1
+            try:
+                while (await _receive(sock))[0]:
+                    pass
+            finally:
+                self.clients -= 1
+            return
+        async for reply in self.handlers.request(peer, request):
+            await asyncio.wait_for(_send(sock, _fitting(reply)), SEND_TIMEOUT_S)
+
+
+def _fitting(reply: wire.Reply) -> bytes:
+    try:
+        return wire.encode(reply)
+    except wire.WireError as err:
+        return wire.encode(
+            wire.Reply(ok=False, last=reply.last, text=f"the answer is too large: {err}")
+        )
+
+
+def _open_page(hello: wire.Hello, fds: list[int]) -> PageReader:
+    if len(fds) != 1:
+        raise PageError(f"{len(fds)} descriptors came along, one is expected")
+    page = PageReader.open(fds[0])
+    if page.header.attach_id != hello.attach_id:
+        raise PageError("the page belongs to another attach id")
+    return page
+
+
+async def _receive(sock: socket.socket) -> tuple[bytes, list[int]]:
+    """The next datagram and its descriptors; empty at the end of the connection."""
+    while True:
+        try:
+            return receive(sock)
+        except BlockingIOError:
+            await _until_readable(sock.fileno())
+
+
+async def _send(sock: socket.socket, data: bytes) -> None:
+    await asyncio.get_running_loop().sock_sendall(sock, data)
+
+
+async def _until_readable(fd: int) -> None:
+    loop = asyncio.get_running_loop()
+    ready: asyncio.Future[None] = loop.create_future()
+
+    def wake() -> None:
+        if not ready.done():
+            ready.set_result(None)
+
+    loop.add_reader(fd, wake)
+    try:
+        await ready
+    finally:
+        loop.remove_reader(fd)
+
+
+async def _until_dead(pid: int) -> None:
+    """Returns when the process ends; never, where it cannot be watched: then the socket's end tells."""
+    pidfd = open_pidfd(pid)
+    if pidfd is None:
+        await asyncio.get_running_loop().create_future()
+        return
+    try:
+        await _until_readable(pidfd)
+    finally:
+        os.close(pidfd)
+
+
+def listen(path: Path, mode: int) -> socket.socket:
+    """A listening socket at `path`. A name that a dead daemon left is taken over. Raises PymonError."""
+    try:
+        agent.connect(path, agent.FIND_TIMEOUT_S).close()
+    except (FileNotFoundError, ConnectionRefusedError):
+        pass
+    except OSError as err:
+        raise PymonError(f"{path} is taken by something else: {err}") from None
+    else:
+        raise PymonError(f"a daemon is running already at {path}; `pymon status` asks it")
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            path.unlink()
+        with agent.address(path) as short:
+            sock.bind(short)
+        path.chmod(mode)
+        sock.listen(128)
+    except OSError as err:
+        sock.close()
+        raise PymonError(
+            f"cannot listen at {path}: {err.strerror}; choose another with --socket PATH"
+        ) from None
+    sock.setblocking(False)
+    return sock
+
+
+def default_path() -> Path:
+    """`/run/pymon/agent.sock` where it can be had, else below `$XDG_RUNTIME_DIR`. Raises PymonError."""
+    folder = agent.SYSTEM_SOCKET.parent
+    with contextlib.suppress(OSError):
+        folder.mkdir(mode=0o755, exist_ok=True)
+    if os.access(folder, os.W_OK):
+        return agent.SYSTEM_SOCKET
+    if runtime := os.environ.get("XDG_RUNTIME_DIR"):
+        own = Path(runtime, "pymon")
+        with contextlib.suppress(OSError):
+            own.mkdir(mode=0o700, exist_ok=True)
+        if os.access(own, os.W_OK):
+            return own / "agent.sock"
+    raise PymonError(
+        f"{folder} cannot be written and XDG_RUNTIME_DIR gives no other place; "
+        f"create it for this user (mkdir -m 755 {folder}; chown) or use --socket PATH"
+    )

@@ -1,0 +1,147 @@
+"""The configuration: one TOML file, checked whole before any of it counts."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import msgspec
+
+from pymon.base.errors import InputError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+DEFAULT_STATE_DIR = Path("/var/lib/pymon")
+
+
+class Daemon(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[daemon]"""
+
+    socket: str = ""  # empty: /run/pymon/agent.sock, else $XDG_RUNTIME_DIR/pymon/agent.sock
+    state_dir: str = ""  # empty: /var/lib/pymon, else ~/.local/state/pymon
+    log_level: str = "info"
+
+
+class Http(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[http]"""
+
+    listen: str = "127.0.0.1:9409"  # HOST:PORT, or `off`
+
+
+class Prometheus(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[prometheus]"""
+
+    series_max: int = 1000
+
+
+class Collectors(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[collectors]"""
+
+    disabled: tuple[str, ...] = ()
+
+
+class Detectors(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[detectors]"""
+
+    disabled: tuple[str, ...] = ()
+    quiet_s: float = 10.0
+    cooldown_s: float = 300.0
+
+
+class Capture(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[capture]"""
+
+    automatic: bool = True  # incidents start captures
+    steps: int = 3
+    max_s: float = 30.0
+    max_events: int = 50_000
+    min_free_bytes: int = 256 * 1024 * 1024
+    quota_bytes: int = 2 * 1024 * 1024 * 1024
+    cooldown_s: float = 300.0
+
+
+class Kineto(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[kineto]"""
+
+    enabled: bool = True
+
+
+class Journal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[journal]"""
+
+    max_bytes: int = 64 * 1024 * 1024
+
+
+class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The whole file; every section and key may be left out."""
+
+    daemon: Daemon = Daemon()
+    http: Http = Http()
+    prometheus: Prometheus = Prometheus()
+    collectors: Collectors = Collectors()
+    detectors: Detectors = Detectors()
+    capture: Capture = Capture()
+    kineto: Kineto = Kineto()
+    journal: Journal = Journal()
+
+
+def load(path: Path | None) -> Config:
+    """The file's configuration, or the defaults. Raises InputError that names the file and what is wrong in it."""
+    if path is None:
+        return Config()
+    try:
+        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as err:
+        raise InputError(f"{path}: {err.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as err:
+        raise InputError(f"{path}: not TOML: {err}") from None
+    _refuse_unknown(path, raw)
+    try:
+        config = msgspec.convert(raw, Config, strict=True)
+    except msgspec.ValidationError as err:
+        raise InputError(f"{path}: {_readable(str(err))}") from None
+    listen_address(config.http.listen)
+    return config
+
+
+def listen_address(text: str) -> tuple[str, int] | None:
+    """HOST:PORT, or None for `off`. Raises InputError."""
+    if text == "off":
+        return None
+    host, colon, port = text.rpartition(":")
+    if not colon or not host or not port.isdecimal() or int(port) > 65535:
+        raise InputError(f"{text!r}: expected HOST:PORT, as 127.0.0.1:9409, or `off`")
+    return host.strip("[]"), int(port)
+
+
+def _refuse_unknown(path: Path, raw: dict[str, Any]) -> None:
+    sections = get_type_hints(Config)
+    for section, values in raw.items():
+        if section not in sections:
+            raise InputError(f"{path}: unknown section [{section}]{_nearest(section, sections)}")
+        if not isinstance(values, dict):
+            raise InputError(f"{path}: {section} is a section: write [{section}]")
+        known = get_type_hints(sections[section])
+        for key in values:
+            if key not in known:
+                raise InputError(
+                    f"{path}: unknown key {key!r} in [{section}]{_nearest(key, known)}"
+                )
+
+
+def _nearest(name: str, known: dict[str, Any]) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    if close:
+        return f"; did you mean {close[0]!r}?"
+    return f"; known are {', '.join(sorted(known))}"
+
+
+def _readable(message: str) -> str:
+    """msgspec ends in ` - at `$.http.listen``; people know the path without the dollar."""
+    text, _, where = message.partition(" - at `$.")
+    return f"{where.rstrip('`')}: {text}" if where else text

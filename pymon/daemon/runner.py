@@ -1,0 +1,95 @@
+"""Runs collectors: the one place where any trouble of a part ends, and becomes an outcome."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from pymon.base.errors import SourceAbsent, SourceFailed
+from pymon.collectors import Collector
+from pymon.model.snapshot import Outcome, State
+
+log = logging.getLogger(__name__)
+
+
+def run_once(collector: Collector) -> Outcome:
+    """Runs a collector; never raises."""
+    began_s = time.monotonic()
+    state, section, reason = State.OK, None, ""
+    try:
+        section = collector.collect()
+    except SourceAbsent as err:
+        state, reason = State.ABSENT, str(err)
+    except SourceFailed as err:
+        state, reason = State.FAILED, str(err)
+    except Exception as err:  # noqa: BLE001 - a collector's bug ends here and costs its own section only
+        state, reason = State.FAILED, f"{type(err).__name__}: {err}"
+        log.warning("collector %s failed: %s", collector.name, reason)
+    return Outcome(collector.name, state, time.monotonic() - began_s, section, reason)
+
+
+class _Slot:
+    """One collector on its own daemon thread, so that a hung one holds up nobody, the daemon's end included."""
+
+    def __init__(self, collector: Collector) -> None:
+        self.collector = collector
+        self._go, self._done = threading.Event(), threading.Event()
+        self._done.set()
+        self._outcome: Outcome | None = None
+        self._began_s = 0.0
+        name = f"pymon-{collector.name}"
+        threading.Thread(target=self._work, name=name, daemon=True).start()
+
+    def start(self) -> None:
+        """Begins a run, unless the one before is still at it."""
+        if self._done.is_set():
+            self._done.clear()
+            self._began_s = time.monotonic()
+            self._go.set()
+
+    def result(self, deadline_s: float) -> Outcome:
+        """The run's outcome, or LATE."""
+        limit_s = min(deadline_s, self._began_s + self.collector.timeout_s)
+        if self._done.wait(max(0.0, limit_s - time.monotonic())) and self._outcome is not None:
+            return self._outcome
+        took_s = time.monotonic() - self._began_s
+        reason = f"no answer after {took_s:.1f} s; not started again until it ends"
+        return Outcome(self.collector.name, State.LATE, took_s, None, reason)
+
+    def _work(self) -> None:
+        while True:
+            self._go.wait()
+            self._go.clear()
+            self._outcome = run_once(self.collector)
+            self._done.set()
+
+
+@dataclass(slots=True)
+class Runner:
+    """All collectors of a tick, side by side. `budget_s` bounds the wait for all of them."""
+
+    collectors: Sequence[Collector]
+    budget_s: float = 0.9  # of a tick of one second
+    _slots: dict[str, _Slot] = field(default_factory=dict)
+    _last: dict[str, tuple[float, Outcome]] = field(default_factory=dict)
+
+    def tick(self) -> tuple[Outcome, ...]:
+        """Runs what is due; blocks for `budget_s` at most. A part that is not due gives what it gave last."""
+        now_s = time.monotonic()
+        due = [c for c in self.collectors if self._is_due(c, now_s)]
+        for collector in due:
+            if collector.name not in self._slots:
+                self._slots[collector.name] = _Slot(collector)
+            self._slots[collector.name].start()
+        for collector in due:
+            outcome = self._slots[collector.name].result(now_s + self.budget_s)
+            self._last[collector.name] = (now_s, outcome)
+        return tuple(replace(self._last[c.name][1]) for c in self.collectors)
+
+    def _is_due(self, collector: Collector, now_s: float) -> bool:
+        last = self._last.get(collector.name)
+        # Half a tick of slack: ticks are never exactly apart.
+        return last is None or now_s - last[0] >= collector.interval_s - 0.5
