@@ -1,0 +1,154 @@
+"""Kind `torch`: the probe runs torch.profiler on step boundaries and leaves the trace in the spool."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import shutil
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from pymon.capture.budget import CaptureSettings
+from pymon.capture.bundle import Bundle
+from pymon.link import wire
+from pymon.model.capture import CaptureFile, CaptureKind, CaptureReceipt, ReceiptStatus
+from pymon.model.training import TrainingProcess
+
+# Beyond the order's own limit: the probe answers up to ten seconds late, and then exports.
+ANSWER_SLACK_S = 20.0
+# Steps between an order and its first step: the order takes half a second to arrive, then one step sizes the trace.
+ARRIVAL_S = 1.5
+ARRIVAL_STEPS = 4
+
+
+class Orders(Protocol):
+    """What the agent server offers."""
+
+    def targets(self) -> tuple[TrainingProcess, ...]:
+        """The attached processes that live."""
+        ...
+
+    def send(self, attach_id: str, order: wire.CaptureOrder) -> bool:
+        """False where the process is gone."""
+        ...
+
+
+@dataclass(slots=True)
+class TorchProfile:
+    """Orders captures and waits for their receipts. All methods but the pick-up run on the event loop."""
+
+    settings: CaptureSettings
+    orders: Orders
+    spool_dir: Path
+    _waiting: dict[tuple[str, str], asyncio.Future[wire.Receipt]] = field(default_factory=dict)
+
+    async def capture(
+        self, capture_id: str, target: TrainingProcess, steps: int, first_step: int, bundle: Bundle
+    ) -> CaptureReceipt:
+        """One process; always ends in a receipt."""
+        order = wire.CaptureOrder(
+            capture_id=capture_id,
+            spool=str(self.spool_dir),
+            first_step=first_step,
+            steps=min(max(steps, 1), self.settings.steps_max),
+            max_s=self.settings.max_s,
+            max_events=self.settings.max_events,
+            min_free_bytes=self.settings.min_free_bytes,
+        )
+        key = (target.attach_id, capture_id)
+        answer = self._waiting[key] = asyncio.get_running_loop().create_future()
+        try:
+            if not self.orders.send(target.attach_id, order):
+                return _receipt(capture_id, target, ReceiptStatus.FAILED, "the process is gone")
+            receipt = await asyncio.wait_for(answer, self.settings.max_s + ANSWER_SLACK_S)
+        except asyncio.TimeoutError:
+            reason = f"no answer within {self.settings.max_s + ANSWER_SLACK_S:.0f} s"
+            return _receipt(capture_id, target, ReceiptStatus.FAILED, reason)
+        finally:
+            del self._waiting[key]
+        return await asyncio.to_thread(self._pick_up, capture_id, target, receipt, bundle)
+
+    def receipt(self, attach_id: str, receipt: wire.Receipt) -> None:
+        """A probe answered; one that nobody waits for any more is left in the spool until the next start."""
+        answer = self._waiting.get((attach_id, receipt.capture_id))
+        if answer is not None and not answer.done():
+            answer.set_result(receipt)
+
+    def lost(self, attach_id: str) -> None:
+        """The process is gone, and with it whatever it was ordered to do."""
+        for (waiting_id, capture_id), answer in list(self._waiting.items()):
+            if waiting_id == attach_id and not answer.done():
+                reason = "the process ended, or its connection did, while it was captured"
+                answer.set_result(wire.Receipt(capture_id, "failed", reason))
+
+    def _pick_up(
+        self, capture_id: str, target: TrainingProcess, receipt: wire.Receipt, bundle: Bundle
+    ) -> CaptureReceipt:
+        """In a worker thread: the files of a written capture go from the spool into the bundle."""
+        folder = (
+            self.spool_dir / f"{capture_id}-{target.attach_id}"
+        )  # made here, whatever the receipt names
+        try:
+            status = ReceiptStatus(receipt.status)
+        except ValueError:
+            status = ReceiptStatus.FAILED
+        files: tuple[CaptureFile, ...] = ()
+        reason = receipt.reason
+        if status is ReceiptStatus.WRITTEN:
+            try:
+                files = self._files(folder, target, receipt, bundle)
+            except (OSError, ValueError) as err:
+                status, reason = ReceiptStatus.FAILED, f"the trace could not be taken over: {err}"
+        shutil.rmtree(folder, ignore_errors=True)
+        return CaptureReceipt(
+            capture_id=capture_id,
+            kind=CaptureKind.TORCH,
+            pid=target.pid,
+            rank=target.rank,
+            status=status,
+            reason=reason,
+            files=files,
+            first_step=receipt.first_step or None,
+            steps=receipt.steps,
+            took_s=receipt.took_s,
+        )
+
+    def _files(
+        self, folder: Path, target: TrainingProcess, receipt: wire.Receipt, bundle: Bundle
+    ) -> tuple[CaptureFile, ...]:
+        rank = f"rank{target.rank}-" if target.rank is not None else ""
+        stem = f"{rank}pid{target.pid}"
+        limit = self.settings.trace_max_bytes
+        files = [bundle.take(folder, "trace.json", f"{stem}.trace.json.gz", target.uid, limit)]
+        if "call_sites.json" in receipt.files:
+            name = f"{stem}.call_sites.json"
+            files.append(bundle.take(folder, "call_sites.json", name, target.uid, limit))
+        return tuple(files)
+
+
+def _receipt(
+    capture_id: str, target: TrainingProcess, status: ReceiptStatus, reason: str
+) -> CaptureReceipt:
+    return CaptureReceipt(capture_id, CaptureKind.TORCH, target.pid, target.rank, status, reason)
+
+
+def first_steps(targets: Sequence[TrainingProcess]) -> dict[str, int]:
+    """By attach id, the step to begin at: the same one for all ranks of a job, 0 (the next) for one alone."""
+    jobs: dict[tuple[str, str, int | None], list[TrainingProcess]] = defaultdict(list)
+    for target in targets:
+        jobs[(target.job_id, target.run_id, target.world_size)].append(target)
+    first = {}
+    for ranks in jobs.values():
+        together = len(ranks) > 1 and (ranks[0].world_size or 1) > 1
+        ahead = max(rank.steps_total + _arrival_steps(rank) for rank in ranks)
+        first.update({rank.attach_id: ahead if together else 0 for rank in ranks})
+    return first
+
+
+def _arrival_steps(process: TrainingProcess) -> int:
+    if process.new_median_s:
+        return ARRIVAL_STEPS + math.ceil(ARRIVAL_S / process.new_median_s)
+    return ARRIVAL_STEPS
