@@ -65,6 +65,11 @@ class CaptureManager:
         """A probe is gone."""
         self._torch.lost(attach_id)
 
+    def change(self, settings: CaptureSettings) -> None:
+        """New bounds, from the next capture on."""
+        self.settings = settings
+        self._budget.settings = self._torch.settings = self._kineto.settings = settings
+
     @property
     def under_way(self) -> str:
         """The capture that runs now; empty where none does."""
@@ -80,7 +85,7 @@ class CaptureManager:
             bundle = Bundle(self.captures_dir, request.capture_id)
         except OSError as err:
             reason = f"{self.captures_dir} cannot be written: {err.strerror}"
-            pids = [process.pid for process in (*probed, *foreign)]
+            pids = [p.pid for p in probed] + [p.pid for p in foreign]
             return [_refused(request, pid, reason) for pid in pids]
         first = first_steps(probed)
         name = request.capture_id

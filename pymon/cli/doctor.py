@@ -7,6 +7,7 @@ import importlib.util
 import json
 import os
 import platform
+import threading
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
@@ -21,6 +22,9 @@ from pymon.cli.private_daemon import runtime_folder, state_folder
 from pymon.link import socket as agent
 
 MIN_SHM_BYTES = 64 * 1024 * 1024  # Docker's default, which loader workers outgrow (user-cases B01)
+NVML_S = (
+    10.0  # a first nvmlInit without persistence mode takes seconds; a hung driver never returns
+)
 _STYLES = {"ok": "green", "absent": "yellow", "broken": "bold red"}
 
 
@@ -97,6 +101,14 @@ def _kineto() -> Check:
 
 
 def _nvml() -> Check:
+    answers: list[Check] = []
+    thread = threading.Thread(target=lambda: answers.append(_read_nvml()), daemon=True)
+    thread.start()
+    thread.join(NVML_S)
+    return answers[0] if answers else Check("nvml", "broken", "NVML hangs: is a GPU lost?")
+
+
+def _read_nvml() -> Check:
     import pynvml
 
     try:

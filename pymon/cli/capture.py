@@ -1,0 +1,66 @@
+"""`pymon capture`: one bounded capture now, with its diagnosis."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pymon.cli import agent as agent_client
+from pymon.link import wire
+
+TIMEOUT_S = 180.0  # Kineto's way: four polls to fetch the order, then a minute to write
+_EPILOG = """
+\b
+Examples:
+  pymon capture --pid 4711
+  pymon capture --all --steps 5
+  pymon capture --pid 4711 --json
+"""
+
+
+@click.command("capture", epilog=_EPILOG)
+@click.option(
+    "--pid", "pids", type=int, multiple=True, help="A process to capture; may be given often."
+)
+@click.option("--all", "everything", is_flag=True, help="All processes that can be captured.")
+@click.option("--steps", type=click.IntRange(1, 50), default=3, show_default=True)
+@click.option(
+    "--socket", type=click.Path(path_type=Path), help="The daemon's socket, if not the usual one."
+)
+@click.option("--json", "as_json", is_flag=True, help="The receipts and diagnoses as JSON.")
+def command(
+    pids: tuple[int, ...], everything: bool, steps: int, socket: Path | None, as_json: bool
+) -> int:
+    """Take a profiler capture of running training processes now.
+
+    Exits with 0 if at least one trace was written.
+    """
+    if bool(pids) == everything:
+        raise click.UsageError("give --pid N, or --all")
+    path = socket or agent_client.find()
+    request = wire.Request("capture", list(pids), steps, timeout_s=TIMEOUT_S)
+    body = agent_client.ask(path, request, lambda line: click.echo(line, err=True)).body
+    if as_json:
+        click.echo(json.dumps(body, indent=2))
+    else:
+        _tell(body)
+    written = any(receipt["status"] == "written" for receipt in body["receipts"])
+    return 0 if written else 1
+
+
+def _tell(body: dict[str, Any]) -> None:
+    for receipt in body["receipts"]:
+        why = f": {receipt['reason']}" if receipt["reason"] else ""
+        who = f"pid {receipt['pid']}" if receipt["pid"] else "capture"
+        click.echo(f"{who}: {receipt['status']}{why}")
+        for file in receipt["files"]:
+            click.echo(f"  {Path(body['folder'], file['name'])}")
+    for diagnosis in body["diagnoses"]:
+        click.echo(f"{diagnosis['title']}")
+        for advice in diagnosis["advice"]:
+            click.echo(f"  - {advice}")
+    if body["report"]:
+        click.echo(f"report: {body['report']}")

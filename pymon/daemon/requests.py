@@ -1,0 +1,170 @@
+"""What commands ask over the agent socket: capture, status, summary."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from pymon import __version__
+from pymon.base.errors import PymonError
+from pymon.daemon.agent import AgentServer
+from pymon.daemon.peers import Peer
+from pymon.daemon.pipeline import Pipeline, write_whole
+from pymon.link import wire
+from pymon.model.capture import CaptureReceipt
+from pymon.model.run import RunCapture
+from pymon.model.training import TrainingProcess, TrainingSection
+from pymon.reports import run_html
+
+STEPS_MAX = 1000  # of a request; the capture's own bounds are far below
+_LATEST = 20  # incidents and captures in a status
+_NOT_YOURS = "that process belongs to another user"
+
+
+@dataclass(slots=True)
+class Requests:
+    """Answers one request with replies, the last of which says so."""
+
+    pipeline: Pipeline
+    server: AgentServer
+    socket: Path
+    state_dir: Path
+    http_url: str
+
+    async def answer(self, peer: Peer, request: wire.Request) -> AsyncIterator[wire.Reply]:
+        """Never raises for what a peer may send."""
+        try:
+            if request.command == "capture":
+                async for reply in self._capture(peer, request):
+                    yield reply
+            elif request.command == "status":
+                yield wire.Reply(last=True, body=self._status())
+            elif request.command == "summary":
+                body = await asyncio.to_thread(self._summary, request.run_id)
+                yield wire.Reply(last=True, body=body)
+            else:
+                yield wire.Reply(False, True, f"unknown command {request.command[:64]!r}")
+        except (PymonError, OSError) as err:
+            yield wire.Reply(False, True, str(err))
+
+    async def _capture(self, peer: Peer, request: wire.Request) -> AsyncIterator[wire.Reply]:
+        pids, refusal = self._allowed(peer, tuple(request.pids))
+        if refusal:
+            yield wire.Reply(False, True, refusal)
+            return
+        steps = min(max(request.steps, 1), STEPS_MAX)
+        task = self.pipeline.start_capture(pids, steps, "manual")
+        whom = ", ".join(map(str, pids)) or "all processes"
+        yield wire.Reply(text=f"capturing {steps} steps of {whom}")
+        capture = await task
+        yield wire.Reply(last=True, body=_capture_body(capture))
+
+    def _allowed(self, peer: Peer, pids: tuple[int, ...]) -> tuple[tuple[int, ...], str]:
+        """The pids that this peer may capture, or why it may not."""
+        owners = {process.pid: process.uid for process in self._living()}
+        kineto = self.pipeline.captures.kineto
+        if kineto is not None:
+            owners = {**{p.pid: p.uid for p in kineto.processes()}, **owners}
+        if any(pid in owners and not peer.may_touch(owners[pid]) for pid in pids):
+            return (), _NOT_YOURS
+        if pids or peer.uid in (0, os.geteuid()):
+            return pids, ""
+        own = tuple(pid for pid, uid in owners.items() if peer.may_touch(uid))
+        return own, "" if own else "no process of yours could be captured"
+
+    def _living(self) -> tuple[TrainingProcess, ...]:
+        return living(self.pipeline)
+
+    def _status(self) -> dict[str, Any]:
+        newest = self.pipeline.newest
+        outcomes = newest.outcomes if newest else ()
+        section = newest.get(TrainingSection) if newest else None
+        captures = list(self.pipeline.ledger.captures)[-_LATEST:]
+        rows = [
+            {
+                "capture_id": c.capture_id,
+                "cause": c.cause,
+                "report": c.report_path,
+                "under_way": False,
+            }
+            for c in captures
+        ]
+        if self.pipeline.under_way:
+            name = self.pipeline.captures.under_way or "(being read)"
+            rows.append({"capture_id": name, "cause": "", "report": None, "under_way": True})
+        return {
+            "version": __version__,
+            "pid": os.getpid(),
+            "socket": str(self.socket),
+            "http": self.http_url,
+            "processes": [_process_row(p) for p in section.processes] if section else [],
+            "collectors": [
+                {"name": o.collector, "state": o.state.value, "reason": o.reason} for o in outcomes
+            ],
+            "incidents": [
+                {
+                    "incident_id": incident.incident_id,
+                    "detector": incident.finding.detector,
+                    "subject": str(incident.finding.subject),
+                    "summary": incident.finding.summary,
+                }
+                for incident in self.pipeline.incidents.open[-_LATEST:]
+            ],
+            "captures": rows,
+        }
+
+    def _summary(self, run_id: str) -> dict[str, Any]:
+        """In a worker thread. The report is written anew each time, with the links to its captures' reports."""
+        summary = self.pipeline.ledger.summary(run_id, None)
+        name = "".join(char if char.isalnum() or char in "-_" else "-" for char in run_id)[:64]
+        folder = self.state_dir / "runs" / (name or "all")
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            summary = replace(summary, report_path=str(folder / "report.html"))
+            write_whole(folder / "report.html", run_html.render(summary))
+        except OSError:
+            summary = replace(
+                summary, report_path=None
+            )  # a full disk costs the page, not the summary
+        body: dict[str, Any] = msgspec.to_builtins(summary)
+        return body
+
+
+def living(pipeline: Pipeline) -> tuple[TrainingProcess, ...]:
+    """The attached processes that run, by the newest snapshot."""
+    section = pipeline.newest.get(TrainingSection) if pipeline.newest else None
+    return tuple(p for p in section.processes if p.ended is None) if section else ()
+
+
+def _process_row(process: TrainingProcess) -> dict[str, Any]:
+    return {
+        "pid": process.pid,
+        "rank": process.rank,
+        "job_id": process.job_id,
+        "script": process.script,
+        "steps": process.steps_total,
+        "counting": process.counting.value,
+        "step_s": process.new_median_s,
+        "ended": process.ended,
+    }
+
+
+def _receipt_row(receipt: CaptureReceipt) -> dict[str, Any]:
+    row: dict[str, Any] = msgspec.to_builtins(receipt)
+    return row
+
+
+def _capture_body(capture: RunCapture) -> dict[str, Any]:
+    return {
+        "capture_id": capture.capture_id,
+        "receipts": [_receipt_row(receipt) for receipt in capture.receipts],
+        "folder": capture.folder,
+        "report": capture.report_path,
+        "diagnoses": msgspec.to_builtins(capture.diagnoses),
+    }
