@@ -6,20 +6,21 @@ an exception would print a traceback at every start of Python, and a SystemExit 
 
 from __future__ import annotations
 
-import importlib.abc
-import importlib.machinery
-import importlib.util
 import os
 import sys
-from collections.abc import Sequence
-from types import ModuleType
-from typing import Any
+
+TYPE_CHECKING = False  # importing typing, or importlib.util and .abc, costs every start of Python ten milliseconds each
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+    from typing import Any
 
 # Commands that import torch or start trainings and are none themselves.
 _NOT_A_TRAINING = ("pip", "pip3", "pymon")
 
 
-class _TorchFinder(importlib.abc.MetaPathFinder):
+class _TorchFinder:
     """Finds torch by the other finders, and attaches when its module body has run."""
 
     def __init__(self) -> None:
@@ -27,9 +28,11 @@ class _TorchFinder(importlib.abc.MetaPathFinder):
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
+    ) -> ModuleSpec | None:
         if fullname != "torch" or self._busy:
             return None
+        import importlib.util  # here: torch is about to be imported, which takes seconds
+
         self._busy = True  # the search below comes back here
         try:
             spec = importlib.util.find_spec(fullname)

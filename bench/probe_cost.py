@@ -1,0 +1,209 @@
+"""What the probe costs a training step: hooks on against hooks off, alternating in one process.
+
+    python bench/probe_cost.py [--rounds 60] [--json FILE]
+
+Each round runs three blocks of steps in random order: hooks on, off, and off once more. `step_us` is the median over
+the rounds of on minus off, `noise_us` that of the two offs' distance (two identical baselines), so a figure below the
+noise says nothing more than that. The step is a small one (a loader, two layers, SGD), the worst case for a fixed cost.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+os.environ["PYMON_SOCKET"] = "/nonexistent/agent.sock"  # the probe alone, without a daemon
+
+STEPS_PER_BLOCK = 40
+WARM_UP_BLOCKS = 3
+STARTS = 15  # of an empty Python, with and without PYMON
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=60)
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    figures = measure(arguments.rounds)
+    show(figures)
+    if arguments.json:
+        arguments.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+
+
+def measure(rounds: int) -> dict[str, float | None]:
+    attach_ms = attach_time_ms()
+    hooks = Hooks()
+    step = training_step()
+    for _ in range(WARM_UP_BLOCKS):
+        for on in (True, False):
+            hooks.switch(on)
+            block_us(step)
+    own_ns, steps = 0, 0
+    times: dict[str, list[float]] = {"on": [], "off": [], "off again": []}
+    for _ in range(rounds):
+        for name in random.sample(list(times), len(times)):
+            hooks.switch(name == "on")
+            before = hooks.own_cost()
+            times[name].append(block_us(step))
+            after = hooks.own_cost()
+            own_ns, steps = own_ns + after[0] - before[0], steps + after[1] - before[1]
+    cost = statistics.median(on - off for on, off in zip(times["on"], times["off"], strict=True))
+    noise = statistics.median(
+        abs(one - other) for one, other in zip(times["off"], times["off again"], strict=True)
+    )
+    base = statistics.median(times["off"])
+    return {
+        "step_us": cost,
+        "step_ratio": cost / base,
+        "native_step_us": own_ns / steps / 1e3 if steps else None,
+        "traceml_step_us": None,
+        "probing_step_us": None,
+        "noise_us": noise,
+        "startup_ms": boot_time_ms() + attach_ms,
+        "baseline_step_us": base,
+        "attach_ms": attach_ms,
+    }
+
+
+class Hooks:
+    """The probe's hooks as `pymon.attach()` puts them in, with a switch."""
+
+    def __init__(self) -> None:
+        import torch
+        from torch.optim import optimizer
+        from torch.utils.data import dataloader
+
+        self._global: list[Any] = [
+            optimizer._global_optimizer_pre_hooks,
+            optimizer._global_optimizer_post_hooks,
+        ]
+        self._places: list[tuple[Any, str]] = [
+            (dataloader._BaseDataLoaderIter, "__next__"),
+            (torch.autograd, "_engine_run_backward"),
+        ]
+        self._off = [getattr(owner, name) for owner, name in self._places]
+        import pymon
+
+        pymon.attach()
+        self._on = [getattr(owner, name) for owner, name in self._places]
+        self._registered = [dict(hooks) for hooks in self._global]
+        if any(on is off for on, off in zip(self._on, self._off, strict=True)):
+            sys.exit("the probe did not attach: there is nothing to measure")
+
+    def switch(self, on: bool) -> None:
+        chosen = self._on if on else self._off
+        for (owner, name), function in zip(self._places, chosen, strict=True):
+            setattr(owner, name, function)
+        for hooks, registered in zip(self._global, self._registered, strict=True):
+            hooks.clear()
+            if on:
+                hooks.update(registered)
+
+    def own_cost(self) -> tuple[int, int]:
+        """(nanoseconds, steps) as the page tells them, up to the last whole step."""
+        from pymon.link.page import PageReader
+
+        for fd in os.listdir("/proc/self/fd"):
+            try:
+                if not os.readlink(f"/proc/self/fd/{fd}").startswith("/memfd:pymon-page"):
+                    continue
+            except OSError:
+                continue
+            train = PageReader.open(int(fd)).train()
+            return (train.own_ns_total, train.steps_total) if train else (0, 0)
+        return 0, 0
+
+
+def training_step() -> Callable[[], None]:
+    import torch
+    from torch import nn
+    from torch.utils.data import DataLoader, TensorDataset
+
+    torch.set_num_threads(1)
+    model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 8))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    loader = DataLoader(TensorDataset(torch.randn(512, 64)), batch_size=16)
+
+    def batches() -> Iterator[Any]:
+        while True:
+            yield from loader
+
+    source = batches()
+
+    def step() -> None:
+        (inputs,) = next(source)
+        optimizer.zero_grad()
+        model(inputs).pow(2).mean().backward()
+        optimizer.step()
+
+    return step
+
+
+def block_us(step: Callable[[], None]) -> float:
+    """The median step of one block."""
+    times = []
+    for _ in range(STEPS_PER_BLOCK):
+        began_ns = time.perf_counter_ns()
+        step()
+        times.append(time.perf_counter_ns() - began_ns)
+    return statistics.median(times) / 1e3
+
+
+def attach_time_ms() -> float:
+    """From the end of `import torch` to the hooks being in; in a process of its own, best of three."""
+    code = (
+        "import torch, time, pymon; began = time.perf_counter(); pymon.attach();"
+        "print((time.perf_counter() - began) * 1e3)"
+    )
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    runs = [subprocess.check_output([sys.executable, "-c", code], env=env) for _ in range(3)]
+    return min(float(one) for one in runs)
+
+
+def boot_time_ms() -> float:
+    """What the `.pth` adds to the start of a Python that never trains: best of many, armed minus off."""
+    code = (ROOT / "pymon/probe/pymon.pth").read_text(encoding="utf-8")
+    best = {"1": 1e9, "0": 1e9}
+    for _ in range(STARTS):
+        for mode in best:
+            env = {**os.environ, "PYMON": mode, "PYTHONPATH": str(ROOT)}
+            began_s = time.perf_counter()
+            subprocess.run([sys.executable, "-c", code], env=env, check=True)
+            best[mode] = min(best[mode], (time.perf_counter() - began_s) * 1e3)
+    return best["1"] - best["0"]
+
+
+def show(figures: dict[str, float | None]) -> None:
+    rows = [
+        ("a step without the probe", "baseline_step_us", "µs"),
+        ("the probe adds", "step_us", "µs"),
+        ("  of it, timed by the hooks themselves", "native_step_us", "µs"),
+        ("two identical baselines differ by", "noise_us", "µs"),
+        ("start of the process, once", "startup_ms", "ms"),
+    ]
+    for text, key, unit in rows:
+        value = figures[key]
+        print(f"{text:42} {'-' if value is None else f'{value:10.2f} {unit}'}")
+    ratio = figures["step_ratio"]
+    assert ratio is not None
+    print(f"{'in per cent of the step':42} {100 * ratio:10.2f} %")
+    for name in ("traceml", "probing"):
+        installed = importlib.util.find_spec(name) is not None
+        reason = "installed, but its measurement is not written" if installed else "not installed"
+        print(f"{name:42} not measured: {reason}")
+
+
+if __name__ == "__main__":
+    main()
