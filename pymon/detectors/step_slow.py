@@ -20,9 +20,9 @@ class StepSlow:
     """Gives one `Finding`, in seconds, for each process whose step time shifted up.
 
     Reads: median step time of each tick in `TrainingSection`, over `window_s`.
-    Fires: the last `confirm_ticks` ticks with steps all lie above the reference by `slow_ratio` and by
-        `mad_factor` deviations. The reference is the faster half of the ticks before, so that it does not drift to
-        the slow level while that lasts; after `window_s` of slowness the new level is the usual one.
+    Fires: the last `confirm_ticks` ticks with steps all lie above what was usual before they became slow, by
+        `slow_ratio` and by `mad_factor` deviations. A finding holds as long as the loop stays slow, up to `window_s`;
+        then the new level is the usual one.
     Quiet: within `warm_up_steps`; with fewer than `reference_ticks` ticks or `reference_steps` steps to compare with;
         for single slow steps (checkpoints, a pause of the collector); while a capture runs.
     Errors: none; absent data gives no finding.
@@ -37,6 +37,9 @@ class StepSlow:
     # Detection within three iterations is what the best published detectors reach (arXiv 2410.12588).
     confirm_ticks: int = 3
     reference_ticks: int = 3
+    stretch_ticks: int = (
+        10  # ten seconds of most loops: longer than a pause, shorter than most healthy times
+    )
     reference_steps: int = (
         20  # the least for which another monitor judges (docs/metrics.md, step_slow)
     )
@@ -46,20 +49,39 @@ class StepSlow:
         """Judge each living process."""
         for process in living(recent):
             ticks = ticks_of(recent, process.attach_id, self.warm_up_steps)
-            now, before = ticks[-self.confirm_ticks :], ticks[: -self.confirm_ticks]
-            if len(before) < self.reference_ticks or process.capturing:
+            if process.capturing or len(ticks) < self.reference_ticks + self.confirm_ticks:
                 continue
-            if sum(tick.steps for tick in before) >= self.reference_steps:
-                yield from self._judge(process, now, before)
+            before = ticks[: self._slow_from(ticks)]
+            enough = sum(tick.steps for tick in before) >= self.reference_steps
+            if len(before) >= self.reference_ticks and enough:
+                yield from self._judge(process, ticks[-self.confirm_ticks :], before)
+
+    def _slow_from(self, ticks: Sequence[Tick]) -> int:
+        """Where the slow ticks at the end begin: what lies before them is compared with.
+
+        Slow is what exceeds the fastest stretch by `slow_ratio`. Fewer fast ones in a row than confirm a shift do not
+        end a slow stretch.
+        """
+        stretch = min(self.stretch_ticks, len(ticks) - self.confirm_ticks)
+        medians = [tick.median_s for tick in ticks]
+        fastest_s = min(
+            median_and_mad(medians[at : at + stretch])[0]
+            for at in range(0, len(medians) - stretch + 1, max(1, stretch // 2))
+        )
+        fast_run, begin = 0, len(ticks) - self.confirm_ticks
+        for at in range(len(ticks) - 1, -1, -1):
+            fast_run = fast_run + 1 if medians[at] <= fastest_s * self.slow_ratio else 0
+            if fast_run >= self.confirm_ticks:
+                break
+            if not fast_run:
+                begin = min(begin, at)
+        return begin
 
     def _judge(
         self, process: TrainingProcess, now: Sequence[Tick], before: Sequence[Tick]
     ) -> Iterator[Finding]:
-        usual = sorted(before, key=lambda tick: tick.median_s)[: (len(before) + 1) // 2]
-        usual_s = median_and_mad([tick.median_s for tick in usual])[0]
-        # The spread is that of all ticks near the usual level: the faster half alone would show too little of it.
-        near = [t.median_s for t in before if t.median_s < usual_s * self.slow_ratio]
-        spread_s = _MAD_TO_SIGMA * median_and_mad(near)[1]
+        usual_s, mad_s = median_and_mad([tick.median_s for tick in before])
+        spread_s = _MAD_TO_SIGMA * mad_s
         limit_s = max(usual_s * self.slow_ratio, usual_s + self.mad_factor * spread_s)
         if min(tick.median_s for tick in now) <= limit_s:
             return
@@ -71,7 +93,7 @@ class StepSlow:
             limit=seconds(limit_s),
             summary=f"step takes {human_seconds(now_s)}, usually {human_seconds(usual_s)} "
             f"({now_s / usual_s:.1f} times as long)",
-            evidence=_grown_phases(now, usual),
+            evidence=_grown_phases(now, before),
         )
 
 

@@ -1,0 +1,66 @@
+"""Real daemons and real training processes for integration tests, ended with the test."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from pymon.cli.child_env import training_environment
+
+ROOT = Path(__file__).parents[2]
+TRAINING = Path(__file__).with_name("training.py")
+
+
+class Node:
+    """A folder with a socket in it; `daemon` and `train` start processes that `end` ends."""
+
+    def __init__(self, folder):
+        self.folder, self.socket = folder, folder / "agent.sock"
+        self.processes = []
+        self.http = ""
+
+    def daemon(self, *arguments):
+        """Started and ready."""
+        command = [sys.executable, "-m", "pymon", "daemon", "--no-kineto", *arguments]
+        command += ["--socket", str(self.socket), "--state-dir", str(self.folder / "state")]
+        process = self._start(command, dict(os.environ))
+        line = process.stdout.readline()
+        assert line.startswith("ready "), f"no ready line: {line!r}"
+        self.http = line.split("http=")[1].strip()
+        return process
+
+    def train(self, *arguments, script=TRAINING):
+        """A training process with the probe in it."""
+        env = training_environment(os.environ, "test", self.socket)
+        return self._start([sys.executable, str(script), *map(str, arguments)], env)
+
+    def pymon(self, *arguments, timeout_s=60):
+        """A command, to its end."""
+        return subprocess.run(
+            [sys.executable, "-m", "pymon", *map(str, arguments)],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+        )
+
+    def _start(self, command, env):
+        process = subprocess.Popen(command, cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True)
+        self.processes.append(process)
+        return process
+
+    def end(self):
+        for process in self.processes:
+            process.kill()
+            process.wait()
+            process.stdout.close()
+
+
+def until(condition, timeout_s=20, what="it"):
+    """The condition's first true value; fails the test where none comes in time."""
+    deadline_s = time.monotonic() + timeout_s
+    while not (value := condition()):
+        assert time.monotonic() < deadline_s, f"{what} did not come within {timeout_s} s"
+        time.sleep(0.1)
+    return value

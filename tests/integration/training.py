@@ -1,0 +1,26 @@
+"""A small real training loop for integration tests: prints a line each ten steps, until it is ended."""
+
+import sys
+import time
+
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.set_num_threads(1)
+model = torch.nn.Linear(64, 64)
+optimizer = torch.optim.Adam(model.parameters())
+loader = DataLoader(TensorDataset(torch.randn(256, 64)), batch_size=8)
+pause_s = float(sys.argv[1]) if len(sys.argv) > 1 else 0.01
+steps_max = int(sys.argv[2]) if len(sys.argv) > 2 else 20_000
+step, ends_s = 0, time.monotonic() + 120
+while step < steps_max and time.monotonic() < ends_s:
+    for (inputs,) in loader:
+        optimizer.zero_grad()
+        model(inputs).sum().backward()
+        optimizer.step()
+        step += 1
+        time.sleep(pause_s)
+        if step % 10 == 0:
+            print(step, flush=True)
+        if step >= steps_max:
+            break
