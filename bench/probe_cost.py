@@ -1,10 +1,10 @@
 """What the probe costs a training step: hooks on against hooks off, alternating in one process.
 
-    python bench/probe_cost.py [--rounds 60] [--json FILE]
+    python bench/probe_cost.py [--rounds 100] [--json FILE]
 
 Each round runs three blocks of steps in random order: hooks on, off, and off once more. `step_us` is the median over
-the rounds of on minus off, `noise_us` that of the two offs' distance (two identical baselines), so a figure below the
-noise says nothing more than that. The step is a small one (a loader, two layers, SGD), the worst case for a fixed cost.
+the rounds of on minus off, `noise_us` the same of the two offs (identical baselines): a figure below the noise says
+nothing more than that. The step is a small one (a loader, two layers, SGD), the worst case for a fixed cost.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ STARTS = 15  # of an empty Python, with and without PYMON
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=60)
+    parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     figures = measure(arguments.rounds)
@@ -59,10 +59,8 @@ def measure(rounds: int) -> dict[str, float | None]:
             times[name].append(block_us(step))
             after = hooks.own_cost()
             own_ns, steps = own_ns + after[0] - before[0], steps + after[1] - before[1]
-    cost = statistics.median(on - off for on, off in zip(times["on"], times["off"], strict=True))
-    noise = statistics.median(
-        abs(one - other) for one, other in zip(times["off"], times["off again"], strict=True)
-    )
+    cost = median_difference(times["on"], times["off"])
+    noise = abs(median_difference(times["off again"], times["off"]))
     base = statistics.median(times["off"])
     return {
         "step_us": cost,
@@ -75,6 +73,10 @@ def measure(rounds: int) -> dict[str, float | None]:
         "baseline_step_us": base,
         "attach_ms": attach_ms,
     }
+
+
+def median_difference(ones: list[float], others: list[float]) -> float:
+    return statistics.median(one - other for one, other in zip(ones, others, strict=True))
 
 
 class Hooks:
@@ -177,11 +179,11 @@ def boot_time_ms() -> float:
     code = (ROOT / "pymon/probe/pymon.pth").read_text(encoding="utf-8")
     best = {"1": 1e9, "0": 1e9}
     for _ in range(STARTS):
-        for mode in best:
+        for mode, before in best.items():
             env = {**os.environ, "PYMON": mode, "PYTHONPATH": str(ROOT)}
             began_s = time.perf_counter()
             subprocess.run([sys.executable, "-c", code], env=env, check=True)
-            best[mode] = min(best[mode], (time.perf_counter() - began_s) * 1e3)
+            best[mode] = min(before, (time.perf_counter() - began_s) * 1e3)
     return best["1"] - best["0"]
 
 
