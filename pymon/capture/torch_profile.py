@@ -19,9 +19,9 @@ from pymon.model.training import TrainingProcess
 
 # Beyond the order's own limit: the probe answers up to ten seconds late, and then exports.
 ANSWER_SLACK_S = 20.0
-# Steps between an order and its first step: the order takes half a second to arrive, then one step sizes the trace.
+# Steps between an order and its first step: the order takes half a second to arrive, then sizing takes three steps.
 ARRIVAL_S = 1.5
-ARRIVAL_STEPS = 4
+ARRIVAL_STEPS = 6
 
 
 class Orders(Protocol):

@@ -2,7 +2,10 @@
 
 First one step is recorded only to be counted: a trace is bounded by its events (stopping costs
 about 8 µs, and memory 1.2 kB, for each), and nothing tells their number while a recording runs.
-Then come the steps that are kept.
+One step is left out, and then come the steps that are kept.
+
+The step in between is there because a boundary lies inside torch's own `Optimizer.step` range: a
+range that one recording opened and that ends under the next one writes into freed memory.
 """
 
 from __future__ import annotations
@@ -26,6 +29,8 @@ EVENT_MEMORY_BYTES = 1300
 # An operator that launches a kernel adds the launch and the kernel to the operator that sizing
 # counts.
 GPU_EVENTS_PER_OPERATOR = 3
+# Boundaries between the one that starts the sizing and the first step that is kept.
+STEPS_BEFORE = 3
 
 
 class CaptureRun:
@@ -45,7 +50,8 @@ class CaptureRun:
         self._native, self._registry = native, registry
         self._sites = CallSites(native)
         self._session: TorchSession | None = None
-        self._sizing = False
+        self._sizing = self._sized = False
+        self._with_gpu = False
         self._step_began_s = self._window_began_s = 0.0
         self._first, self._steps, self._done = 0, 0, 0
 
@@ -62,7 +68,7 @@ class CaptureRun:
     def boundary(self, step: int) -> Receipt | None:
         """Step `step` has ended in this thread; a receipt when the order has."""
         if self._session is None:
-            return self._start(step)
+            return self._begin_keeping(step) if self._sized else self._start(step)
         if self.thread != threading.get_ident():
             return None  # two threads train; the other one is being recorded
         return self._keep(step) if self._sizing is False else self._size(step)
@@ -83,9 +89,9 @@ class CaptureRun:
 
     def _start(self, step: int) -> Receipt | None:
         first = self.order.first_step
-        if first and step < first - 2:
+        if first and step < first - STEPS_BEFORE:
             return None
-        if first and step > first - 2:  # the step before the first one is needed for sizing
+        if first and step > first - STEPS_BEFORE:
             return self.give_up(f"step {first} was ordered, and step {step} is over", "missed")
         if busy := self._registry.user_session():
             return self.give_up(busy, "refused")
@@ -121,9 +127,17 @@ class CaptureRun:
         self._steps = max(1, min(steps, int(left_s / max(step_s, 1e-6))))
         if reason := self._no_room(events * self._steps) or self._registry.user_session():
             return self.give_up(reason, "refused")
-        self._sizing, self._first = False, step + 1
+        self._sizing, self._sized, self._with_gpu = False, True, with_gpu
+        return None
+
+    def _begin_keeping(self, step: int) -> Receipt | None:
+        if self.thread != threading.get_ident():
+            return None
+        if busy := self._registry.user_session():
+            return self.give_up(busy, "refused")
+        self._first = step + 1
         self._sites.start()
-        self._record(step + 1, with_gpu)
+        self._record(step + 1, self._with_gpu)
         self._window_began_s = self._step_began_s
         return None
 
