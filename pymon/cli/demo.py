@@ -32,7 +32,7 @@ from pymon.link import wire
 from pymon.model.diagnosis import Diagnosis
 from pymon.model.run import RunCapture, RunSummary
 
-FAULT_AFTER = 200  # steps: a detector must have seen what is normal
+FAULT_AFTER = 600  # steps: a detector must have seen what is normal
 READY_S = 20.0
 GIVE_UP_S = 110.0
 _POLL_S = 0.3

@@ -20,8 +20,8 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-SAMPLES, BATCH, TOKENS, FEATURES, CLASSES = 512, 32, 320, 64, 24
-HIDDEN = 144
+SAMPLES, BATCH, TOKENS, FEATURES, CLASSES = 512, 32, 320, 32, 16
+HIDDEN = 64
 STORED_BYTES = 600_000  # of one sample before compression; decoding it takes about a millisecond
 END_AFTER_S = 150.0  # nobody is left to stop it
 
