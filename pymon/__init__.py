@@ -6,9 +6,8 @@ importing `pymon` must cost a training process nothing.
 
 from __future__ import annotations
 
-TYPE_CHECKING = (
-    False  # importing typing would cost every start of Python under PYMON=1 ten milliseconds
-)
+# Not from `typing`: importing that costs every start of Python under PYMON=1 ten milliseconds.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 

@@ -41,6 +41,6 @@ def phase(name: str) -> Iterator[None]:
     try:
         yield
     finally:
-        slot = native.phase_slot(name)
+        slot = native.phase_slot(str(name))
         if slot >= 0:
             native.add_phase(slot, time.monotonic_ns() - began_ns)

@@ -7,7 +7,7 @@ import secrets
 import sys
 from typing import Any
 
-_state: dict[str, Any] = {"native": None, "sender": None}
+_state: dict[str, Any] = {"native": None, "sender": None, "failed": False}
 
 
 def native() -> Any:
@@ -19,12 +19,13 @@ def attach() -> bool:
     """Put the hooks in; the page and the connection follow at the first training activity. Never raises."""
     if _state["native"] is not None:
         return True
-    if os.environ.get("PYMON") == "0" or _is_loader_worker():
+    if os.environ.get("PYMON") == "0" or _state["failed"]:
         return False
     try:
         return _attach()
     except Exception as err:  # noqa: BLE001 - the border to somebody's training
         warn(f"cannot watch this process: {type(err).__name__}: {err}")
+        _state["failed"] = True  # part of the hooks may be in: a second try would put them in twice
         return False
 
 
@@ -34,6 +35,7 @@ def _attach() -> bool:
     module, why_not = modules.probe()
     if module is None:
         warn(f"cannot watch this process: {why_not}")
+        _state["failed"] = True
         return False
     import torch
 
@@ -65,13 +67,6 @@ def _captures(attach_id: str) -> Any:
     from pymon.probe.captures import Captures
 
     return Captures(_state["native"], attach_id)
-
-
-def _is_loader_worker() -> bool:
-    """A spawned worker of a DataLoader imports torch too, and trains nothing."""
-    process = sys.modules.get("multiprocessing.process")
-    current: Any = process.current_process() if process is not None else None
-    return bool(getattr(current, "daemon", False)) and "torch.utils.data" in sys.modules
 
 
 def warn(text: str) -> None:

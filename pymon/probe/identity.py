@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Mapping
+from typing import Any
 
 from pymon.link.wire import Hello
 
@@ -24,9 +25,9 @@ def hello(attach_id: str) -> Hello:
     return Hello(
         attach_id=attach_id,
         pid=os.getpid(),
-        rank=_number(env, _RANK),
+        rank=_number(env, _RANK, torch, "get_rank"),
         local_rank=_number(env, _LOCAL_RANK),
-        world_size=_number(env, _WORLD_SIZE),
+        world_size=_number(env, _WORLD_SIZE, torch, "get_world_size"),
         job_id=_text(env, _JOB),
         run_id=env.get("PYMON_RUN_ID", ""),
         script=_script(),
@@ -43,9 +44,22 @@ def _text(env: Mapping[str, str], names: tuple[str, ...]) -> str:
     return ""
 
 
-def _number(env: Mapping[str, str], names: tuple[str, ...]) -> int | None:
+def _number(
+    env: Mapping[str, str], names: tuple[str, ...], torch: Any = None, ask: str = ""
+) -> int | None:
+    """By the environment, else by torch where the job gave its rank to `init_process_group` alone."""
     text = _text(env, names)
-    return int(text) if text.isdecimal() else None
+    if text.isdecimal():
+        return int(text)
+    distributed = getattr(torch, "distributed", None)
+    if (
+        ask
+        and distributed is not None
+        and distributed.is_available()
+        and distributed.is_initialized()
+    ):
+        return int(getattr(distributed, ask)())
+    return None
 
 
 def _script() -> str:
