@@ -58,7 +58,6 @@ class PrivateDaemon:
         base = runtime_folder()
         _sweep(base)
         folder = base / (key or job_key())
-        folder.mkdir(mode=0o700, exist_ok=True)
         with _locked(folder):
             users = open(folder / "users", "a+")  # noqa: SIM115 - held as long as we take part
             alone = _try_lock(users)
@@ -88,7 +87,10 @@ class PrivateDaemon:
         with _locked(self._folder):
             last = _try_lock(self._users)
             if last:
-                (self._folder / "run.json").unlink(missing_ok=True)
+                # Out of the way: whoever comes from now on begins a new run, and need not wait for this one's end.
+                ended = self._folder.with_name(f"{self._folder.name}-{secrets.token_hex(4)}")
+                self._folder.rename(ended)
+                self._folder, self.socket = ended, ended / self.socket.name
             else:
                 self._users.close()
             return last
@@ -198,6 +200,18 @@ def _try_lock(file: IO[str]) -> bool:
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    with open(folder / "lock", "a+") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+    """Alone in the folder, which is made where it is not; another one, if it was moved away meanwhile."""
+    while True:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        with open(folder / "lock", "a+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if _is_at(file, folder / "lock"):
+                yield
+                return
+
+
+def _is_at(file: IO[str], path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except OSError:
+        return False

@@ -101,6 +101,11 @@ class AgentServer:
             return False
         return True
 
+    @property
+    def someone_ended(self) -> bool:
+        """Whether a process ended that `seen` has not given yet."""
+        return bool(self._gone)
+
     def seen(self) -> list[Attachment]:
         """Those that live, and those that ended since the last call; may be called from another thread."""
         gone, self._gone = self._gone, []

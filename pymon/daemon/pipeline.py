@@ -49,13 +49,18 @@ class Pipeline:
     automatic: bool = True
     steps: int = 3
     newest: Snapshot | None = None
+    _one_tick: asyncio.Lock = field(default_factory=asyncio.Lock)
     _history: deque[Snapshot] = field(default_factory=deque)
     _tasks: set[asyncio.Task[RunCapture]] = field(default_factory=set)
     _captured_s: dict[str, float] = field(default_factory=dict)  # by attach id
 
-    async def tick(self) -> None:
-        """One round. Captures go on beside it: a tick waits for none."""
-        outcomes = await asyncio.to_thread(self.runner.tick)
+    async def tick(self, everything: bool = False) -> None:
+        """One round. Captures go on beside it: a tick waits for none. `everything`: also what is not due yet."""
+        async with self._one_tick:
+            await self._tick(everything)
+
+    async def _tick(self, everything: bool) -> None:
+        outcomes = await asyncio.to_thread(self.runner.tick, everything)
         snapshot = Snapshot(self.clock.monotonic_ns(), self.clock.real_ns(), outcomes)
         self.newest = snapshot
         self.ledger.note(snapshot)

@@ -46,6 +46,10 @@ class Requests:
             elif request.command == "status":
                 yield wire.Reply(last=True, body=self._status())
             elif request.command == "summary":
+                if self.server.someone_ended:
+                    await self.pipeline.tick(
+                        everything=True
+                    )  # what it did last belongs into its summary
                 body = await asyncio.to_thread(self._summary, request.run_id)
                 yield wire.Reply(last=True, body=body)
             else:

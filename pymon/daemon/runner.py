@@ -76,10 +76,10 @@ class Runner:
     _slots: dict[str, _Slot] = field(default_factory=dict)
     _last: dict[str, tuple[float, Outcome]] = field(default_factory=dict)
 
-    def tick(self) -> tuple[Outcome, ...]:
-        """Runs what is due; blocks for `budget_s` at most. A part that is not due gives what it gave last."""
+    def tick(self, everything: bool = False) -> tuple[Outcome, ...]:
+        """Runs what is due, or all; blocks for `budget_s` at most. A part that is not due gives what it gave last."""
         now_s = time.monotonic()
-        due = [c for c in self.collectors if self._is_due(c, now_s)]
+        due = [c for c in self.collectors if everything or self._is_due(c, now_s)]
         for collector in due:
             if collector.name not in self._slots:
                 self._slots[collector.name] = _Slot(collector)
