@@ -47,7 +47,9 @@ def extensions():
         "optional": MODE == "auto",
     }
     return [
-        Pybind11Extension("pymon.native._probe", sources("core/*.cpp", "bind/probe*.cpp"), **common),
+        Pybind11Extension(
+            "pymon.native._probe", sources("core/*.cpp", "bind/probe*.cpp"), **common
+        ),
         Pybind11Extension(
             "pymon.native._tools", sources("core/*.cpp", "trace/*.cpp", "bind/tools*.cpp"), **common
         ),

@@ -27,7 +27,7 @@ class NativeDouble:
         if self.callback is not None:
             self.callback(self.steps)
 
-    def CallTimer(self, original, name):  # noqa: N802 - a class in the native module
+    def CallTimer(self, original, name):
         sites = self._sites
 
         @functools.wraps(original)
