@@ -106,7 +106,7 @@ class KinetoSocket:
             sock.close()
             self._path = None
             raise SourceAbsent(
-                f"Kineto's endpoint {ENDPOINT!r} cannot be had ({err.strerror}); "
+                f"Kineto's endpoint {ENDPOINT!r} cannot be had ({err.strerror or err}); "
                 "is dynolog, or another pymon, running?"
             ) from None
         sock.settimeout(0.5)

@@ -1,0 +1,81 @@
+"""The daemon dies in mid-training and comes back: training never notices, and no step is lost."""
+
+import json
+import time
+import urllib.request
+
+from tests.integration.node import until
+
+
+def process_of(node):
+    status = node.pymon("status", "--json", "--socket", node.socket)
+    processes = json.loads(status.stdout)["processes"] if status.returncode == 0 else []
+    return processes[0] if processes else None
+
+
+def metric(node, name):
+    with urllib.request.urlopen(f"{node.http}/metrics", timeout=5) as page:
+        for line in page.read().decode().splitlines():
+            if line.startswith(name):
+                return float(line.split()[-1])
+    return None
+
+
+def test_the_step_count_goes_on_without_a_gap(node):
+    daemon = node.daemon("--http", "127.0.0.1:0")
+    training = node.train(0.01)
+    before = until(lambda: (process_of(node) or {}).get("steps"), what="the first steps")
+
+    daemon.kill()
+    daemon.wait()
+    time.sleep(1.0)  # steps that no daemon sees
+    node.daemon("--http", "127.0.0.1:0")
+    after = until(lambda: process_of(node), timeout_s=5, what="the trainer's connection")
+
+    assert after["pid"] == training.pid
+    assert after["steps"] > before + 20
+    assert until(lambda: metric(node, "pymon_steps_total")) >= after["steps"]
+    assert metric(node, "pymon_steps_lost_total") == 0  # the ring still held what happened between
+    assert training.poll() is None
+
+
+def test_training_goes_on_where_the_daemon_hangs(node):
+    import signal
+
+    daemon = node.daemon("--http", "off")
+    training = node.train(0.005, 300)
+    until(lambda: process_of(node), what="the probe")
+    daemon.send_signal(signal.SIGSTOP)
+
+    assert training.wait(30) == 0
+    daemon.send_signal(signal.SIGCONT)
+
+
+def test_the_daemon_ends_within_five_seconds_with_a_trainer_attached(node):
+    daemon = node.daemon("--http", "127.0.0.1:0")
+    node.train(0.01)
+    until(lambda: process_of(node), what="the probe")
+    began_s = time.monotonic()
+
+    daemon.terminate()
+
+    assert daemon.wait(10) == 0
+    assert time.monotonic() - began_s < 5
+    assert not node.socket.exists()
+
+
+def test_sigusr1_captures_what_is_attached(node):
+    import signal
+
+    daemon = node.daemon("--http", "off")
+    node.train(0.01)
+    until(lambda: process_of(node), what="the probe")
+
+    daemon.send_signal(signal.SIGUSR1)
+
+    captures = node.folder / "state" / "captures"
+    report = until(lambda: list(captures.glob("2*/report.html")), what="the report")
+    assert "<html" in report[0].read_text()
+    assert (
+        json.loads((report[0].parent / "manifest.json").read_text())["request"]["cause"] == "signal"
+    )
