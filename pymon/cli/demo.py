@@ -10,6 +10,7 @@ import contextlib
 import importlib.util
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -32,7 +33,8 @@ from pymon.link import wire
 from pymon.model.diagnosis import Diagnosis
 from pymon.model.run import RunCapture, RunSummary
 
-FAULT_AFTER = 600  # steps: a detector must have seen what is normal
+TRAINING_LOG = "training.log"
+FAULT_AFTER_S = 10.0  # a detector must have seen what is normal
 READY_S = 20.0
 GIVE_UP_S = 110.0
 _POLL_S = 0.3
@@ -60,7 +62,7 @@ def command(fault: str, as_json: bool, keep: Path | None) -> int:
         progress.say(f"pymon daemon started; captures and reports go to {folder}")
         with _training(fault, run_id, daemon.socket, folder) as training:
             progress.say(f"training started: {TRAIN.name}, pid {training.pid}; it is fine at first")
-            capture = _watch(daemon.socket, run_id, fault, training, progress)
+            capture = _watch(daemon.socket, run_id, fault, training, progress, folder)
     found = named(capture, fault) if capture else None
     if as_json:
         click.echo(json.dumps(_as_json(fault, capture, found), indent=2))
@@ -72,7 +74,12 @@ def command(fault: str, as_json: bool, keep: Path | None) -> int:
 
 
 def _watch(
-    socket: Path, run_id: str, fault: str, training: subprocess.Popen[bytes], progress: Progress
+    socket: Path,
+    run_id: str,
+    fault: str,
+    training: subprocess.Popen[bytes],
+    progress: Progress,
+    folder: Path,
 ) -> RunCapture | None:
     """Tells what happens; the capture whose diagnosis came, or None when time is up."""
     deadline_s = time.monotonic() + GIVE_UP_S
@@ -86,15 +93,18 @@ def _watch(
 
     while time.monotonic() < deadline_s:
         if training.poll() is not None:
-            raise PymonError(f"the training ended by itself with {training.returncode}")
+            raise PymonError(
+                f"the training ended by itself with {training.returncode}: {_last_line(folder)}; "
+                f"see {folder / TRAINING_LOG}"
+            )
         summary = _summary(socket, run_id)
         for process in summary.processes:
             median = process.median_step_s
             pace = f", median {human_seconds(median)}" if median is not None else ""
             once("attached", f"the probe attached to pid {process.pid}: steps are being counted")
             progress.now(f"{process.steps_total:,} steps{pace}")
-            if process.steps_total >= FAULT_AFTER:
-                once("planted", f"step {FAULT_AFTER}: fault planted: {WORDS[fault]}", "yellow")
+            if planted_step := _planted_step(folder):
+                once("planted", f"step {planted_step}: fault planted: {WORDS[fault]}", "yellow")
         for incident in summary.incidents:
             once(incident.incident_id, f"noticed: {incident.finding.summary}", "bold red")
         for capture in summary.captures:
@@ -105,6 +115,18 @@ def _watch(
                     return capture
         time.sleep(_POLL_S)
     return last
+
+
+def _planted_step(folder: Path) -> str:
+    """The step at which the training says it planted its fault; empty before."""
+    text = (folder / TRAINING_LOG).read_text(errors="replace")
+    found = re.search(r"fault planted at step (\d+)", text)
+    return found.group(1) if found else ""
+
+
+def _last_line(folder: Path) -> str:
+    lines = (folder / TRAINING_LOG).read_text(errors="replace").strip().splitlines()
+    return lines[-1] if lines else "it said nothing"
 
 
 def _receipts(capture: RunCapture) -> str:
@@ -164,8 +186,8 @@ def _daemon(run_id: str, folder: Path) -> Iterator[PrivateDaemon]:
 def _training(
     fault: str, run_id: str, socket: Path, folder: Path
 ) -> Iterator[subprocess.Popen[bytes]]:
-    arguments = ["--fault", fault, "--fault-after", str(FAULT_AFTER)]
-    with open(folder / "training.log", "ab") as log:
+    arguments = ["--fault", fault, "--fault-after-s", str(FAULT_AFTER_S)]
+    with open(folder / TRAINING_LOG, "ab") as log:
         process = subprocess.Popen(
             [sys.executable, str(TRAIN), *arguments],
             stdin=subprocess.DEVNULL,

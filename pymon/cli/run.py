@@ -34,8 +34,13 @@ class _Watch:
     """Whom the run is reported to: the node's daemon, a private one, or nobody."""
 
     run_id: str
-    socket: Path | None = None
+    node_socket: Path | None = None
     private: PrivateDaemon | None = None
+
+    @property
+    def socket(self) -> Path | None:
+        """Where that daemon answers now; a private one's moves when the run ends."""
+        return self.private.socket if self.private else self.node_socket
 
     def ready(self) -> bool:
         """Whether there is nothing left to wait for."""
@@ -84,7 +89,7 @@ def _watch(run_id: str, no_daemon: bool, kineto: bool) -> _Watch:
     except (OSError, RuntimeError, ValueError, KeyError) as err:  # no home, a folder not writable
         _say(f"no private daemon could be started ({err}); the command runs unwatched")
         return _Watch(run_id)
-    return _Watch(private.run_id, private.socket, private)
+    return _Watch(private.run_id, private=private)
 
 
 def _finish(watch: _Watch, no_summary: bool) -> None:

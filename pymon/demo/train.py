@@ -1,6 +1,6 @@
 """A small training run in which, after a while, something goes wrong: `pymon demo` runs it.
 
-It is ordinary PyTorch and does not import pymon. Before step `--fault-after` every step does the
+It is ordinary PyTorch and does not import pymon. For `--fault-after-s` seconds every step does the
 same work; from then on the planted fault adds its own, until the process is told to end.
 
 data-loader  the cache of decoded samples is gone, so each one is decoded again in the training
@@ -53,7 +53,7 @@ def mean_of_scalars(losses: torch.Tensor) -> float:
     return total / len(losses)
 
 
-def train(fault: str, fault_after: int) -> None:
+def train(fault: str, fault_after_s: float) -> None:
     """Trains until the process is ended."""
     torch.manual_seed(0)
     torch.set_num_threads(1)  # steadier steps beside other work on a small machine
@@ -63,7 +63,7 @@ def train(fault: str, fault_after: int) -> None:
     model = nn.Sequential(nn.Linear(FEATURES, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, CLASSES))
     model.to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    step, ends_s = 0, time.monotonic() + END_AFTER_S
+    step, planted, began_s = 0, False, time.monotonic()
     while True:
         for inputs, labels in loader:
             logits = model(inputs.to(device)).flatten(0, 1)
@@ -74,17 +74,20 @@ def train(fault: str, fault_after: int) -> None:
             losses.mean().backward()
             optimizer.step()
             step += 1
-            if step >= fault_after:
+            if not planted and fault != "none" and time.monotonic() - began_s > fault_after_s:
+                planted = True
+                print(f"fault planted at step {step}", flush=True)  # noqa: T201 - the demo tells it
+            if planted:
                 samples.cache = fault != "data-loader"
                 if fault == "sync":
                     mean_of_scalars(losses.detach())
-            if time.monotonic() > ends_s:
+            if time.monotonic() - began_s > END_AFTER_S:
                 return
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--fault", choices=["data-loader", "sync", "none"], default="none")
-    parser.add_argument("--fault-after", type=int, default=200)
+    parser.add_argument("--fault-after-s", type=float, default=10.0)
     arguments = parser.parse_args()
-    train(arguments.fault, arguments.fault_after)
+    train(arguments.fault, arguments.fault_after_s)
