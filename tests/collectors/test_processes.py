@@ -1,0 +1,170 @@
+import subprocess
+import sys
+from dataclasses import dataclass
+
+import pytest
+
+from pymon.collectors.processes import KEEP_ENDED_S, ProcessesCollector
+from pymon.link.page import StepSample, TrainSample
+from pymon.link.wire import Hello
+from pymon.model.training import Counting
+
+
+@dataclass
+class PageDouble:
+    """A page whose state the test sets."""
+
+    sample: TrainSample | None
+    steps: tuple = ()
+    lost: int = 0
+    closed: bool = False
+
+    def train(self):
+        return self.sample
+
+    def steps_after(self, step):
+        return tuple(one for one in self.steps if one.step > step), self.lost
+
+    def close(self):
+        self.closed = True
+
+
+@dataclass
+class AttachedDouble:
+    hello: Hello
+    page: PageDouble
+    ended: str | None = None
+    pid: int = 7
+    uid: int = 1000
+
+
+@dataclass
+class ClockDouble:
+    now_s: float = 100.0
+
+    def monotonic_ns(self):
+        return int(self.now_s * 1e9)
+
+    def real_ns(self):
+        return int(self.now_s * 1e9)
+
+
+def sample(steps_total, counting=1):
+    return TrainSample(
+        counting=counting,
+        steps_total=steps_total,
+        backwards_total=steps_total,
+        optimizer_calls_total=steps_total,
+        batches_total=steps_total,
+        step_ns_total=steps_total * 10**7,
+        first_boundary_mono_ns=1,
+        last_boundary_mono_ns=99 * 10**9,
+        own_ns_total=5000,
+        capturing=False,
+        loader_workers=2,
+        prefetches_total=0,
+        optimizers_seen=1,
+        training_tid=7,
+        dropped_total=0,
+        phase_ns_total=(1, 2, 3, 4, 5),
+        user_phase_ns_total=(("loss", 6),),
+        step_histogram=(0,) * 32,
+        phase_histograms=((0,) * 32,) * 5,
+    )
+
+
+def step(number, duration_ms=10, profiled=False):
+    ns = duration_ms * 10**6
+    return StepSample(number, 0, ns, 1, 1, 1, profiled, False, 0, (0, ns, 0, 0, 0))
+
+
+@pytest.fixture
+def one():
+    """A collector with one attached process, and its page."""
+    attached = AttachedDouble(Hello("a" * 32, 7, rank=3, job_id="j"), PageDouble(sample(2)))
+    attached.page.steps = (step(1), step(2, 30))
+    clock = ClockDouble()
+    return ProcessesCollector(lambda: [attached], clock), attached, clock
+
+
+def test_new_steps_come_once(one):
+    collector, attached, _ = one
+
+    (first,) = collector.collect().processes
+    attached.page.steps += (step(3),)
+    (second,) = collector.collect().processes
+    (third,) = collector.collect().processes
+
+    assert [s.step for s in first.new_steps] == [1, 2]
+    assert [s.step for s in second.new_steps] == [3]
+    assert third.new_steps == ()
+    assert third.new_median_s is None
+    assert first.new_median_s == 0.02
+    assert (first.rank, first.pid, first.uid, first.counting) == (3, 7, 1000, Counting.OPTIMIZER)
+    assert first.open_step_age_s == 1.0
+
+
+def test_profiled_steps_are_told_but_not_compared(one):
+    collector, attached, _ = one
+    attached.page.steps = (step(1, 10), step(2, 500, profiled=True))
+
+    (process,) = collector.collect().processes
+
+    assert (process.new_steady, process.new_median_s) == (1, 0.01)
+    assert len(process.new_steps) == 2
+
+
+def test_a_page_that_cannot_be_read_now_keeps_what_was_known(one):
+    collector, attached, _ = one
+    collector.collect()
+    attached.page.sample = None
+
+    (process,) = collector.collect().processes
+
+    assert process.steps_total == 2
+    assert process.new_steps == ()
+
+
+def test_an_ended_process_stays_a_quarter_of_an_hour_with_its_totals(one):
+    collector, attached, clock = one
+    collector.collect()
+    attached.ended = "unknown"
+    attached.page.sample, attached.page.steps = sample(3), (step(3),)
+
+    (last,) = collector.collect().processes
+    collector.attachments = list
+    clock.now_s += KEEP_ENDED_S - 1
+    (later,) = collector.collect().processes
+    clock.now_s += 2
+
+    assert [s.step for s in last.new_steps] == [3]
+    assert (later.steps_total, later.ended, later.new_steps) == (3, "unknown", ())
+    assert collector.collect().processes == ()
+    assert attached.page.closed
+
+
+def test_absurd_claims_of_a_trainer_are_bounded(one):
+    collector, attached, _ = one
+    attached.page.sample, attached.page.lost = sample(2**64 - 1, counting=99), 2**64
+
+    (process,) = collector.collect().processes
+
+    assert process.steps_total == process.steps_lost_total == 2**53
+    assert process.counting is Counting.NONE
+
+
+def test_a_real_trainers_page_is_read(tmp_path):
+    pytest.importorskip("torch", reason="torch is not installed")
+    code = (
+        "import os, torch, pymon; pymon.attach()\n"
+        "from pymon.probe import attach\n"
+        "from pymon.link.page import PageReader\n"
+        "model = torch.nn.Linear(4, 4); opt = torch.optim.SGD(model.parameters(), 0.1)\n"
+        "for _ in range(5):\n"
+        "    opt.zero_grad(); model(torch.ones(4)).sum().backward(); opt.step()\n"
+        "page = PageReader.open(attach._state['sender']._fd)\n"
+        "print(page.train().steps_total, len(page.steps_after(0)[0]))"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+
+    assert shown.stdout == "5 5\n", shown.stderr

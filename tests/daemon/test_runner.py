@@ -1,0 +1,82 @@
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from pymon.base.errors import SourceAbsent, SourceFailed
+from pymon.daemon.runner import Runner, run_once
+from pymon.model.host import ShmSection
+from pymon.model.snapshot import State
+
+SECTION = ShmSection(1, 1, 0)
+
+
+@dataclass
+class CollectorDouble:
+    """Does what the test says."""
+
+    action: object = None
+    name: str = "double"
+    interval_s: ClassVar[float] = 1.0
+    timeout_s: ClassVar[float] = 0.1
+    runs: list = field(default_factory=list)
+
+    def collect(self):
+        self.runs.append(time.monotonic())
+        if isinstance(self.action, Exception):
+            raise self.action
+        if callable(self.action):
+            self.action()
+        return SECTION
+
+
+def test_the_four_ways_to_end():
+    hang = threading.Event()
+    collectors = [
+        CollectorDouble(name="ok"),
+        CollectorDouble(SourceAbsent("no driver"), "absent"),
+        CollectorDouble(SourceFailed("it broke"), "failed"),
+        CollectorDouble(hang.wait, "late"),
+    ]
+
+    outcomes = {outcome.collector: outcome for outcome in Runner(collectors).tick()}
+    hang.set()
+
+    assert {name: outcome.state.value for name, outcome in outcomes.items()} == {
+        name: name for name in outcomes
+    }
+    assert outcomes["ok"].section == SECTION
+    assert outcomes["absent"].reason == "no driver"
+    assert all(outcomes[name].section is None for name in ("absent", "failed", "late"))
+
+
+def test_a_bug_of_a_collector_ends_as_its_failure():
+    outcome = run_once(CollectorDouble(ZeroDivisionError("oops")))
+
+    assert outcome.state is State.FAILED
+    assert outcome.reason == "ZeroDivisionError: oops"
+
+
+def test_a_hung_collector_holds_nobody_up_and_is_not_started_twice():
+    hang = threading.Event()
+    stuck, healthy = CollectorDouble(hang.wait, "stuck"), CollectorDouble(name="healthy")
+    runner = Runner([stuck, healthy])
+
+    began_s = time.monotonic()
+    for _ in range(3):
+        states = [outcome.state for outcome in runner.tick(everything=True)]
+    took_s = time.monotonic() - began_s
+    hang.set()
+
+    assert states == [State.LATE, State.OK]
+    assert len(stuck.runs) == 1
+    assert len(healthy.runs) == 3
+    assert took_s < 1.0
+
+
+def test_what_is_not_due_gives_what_it_gave_last():
+    collector = CollectorDouble()
+    runner = Runner([collector])
+
+    assert runner.tick() == runner.tick()
+    assert len(collector.runs) == 1
