@@ -58,7 +58,9 @@ class ProcessesCollector:
     """
 
     name: ClassVar[str] = "processes"
-    interval_s: ClassVar[float] = 1.0
+    interval_s: ClassVar[float] = (
+        0.0  # each tick, however soon: what came last would count its steps again
+    )
     timeout_s: ClassVar[float] = 1.0
     attachments: Callable[[], Iterable[Attached]]
     clock: Clock = field(default_factory=SystemClock)

@@ -10,7 +10,8 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections import Counter
+import stat
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -68,7 +69,8 @@ class AgentServer:
     refused_total: int = 0
     clients: int = 0
     clients_total: int = 0
-    _gone: list[Attachment] = field(default_factory=list)
+    # Bounded, since nobody takes them where the collector of processes is switched off.
+    _gone: deque[Attachment] = field(default_factory=lambda: deque(maxlen=MAX_CONNECTIONS))
     _listener: socket.socket | None = None
     _path: Path | None = None
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
@@ -108,7 +110,7 @@ class AgentServer:
 
     def seen(self) -> list[Attachment]:
         """Those that live, and those that ended since the last call; may be called from another thread."""
-        gone, self._gone = self._gone, []
+        gone = [self._gone.popleft() for _ in range(len(self._gone))]
         return [*gone, *list(self.attachments.values())]
 
     def _keep(self, work: Coroutine[Any, Any, None]) -> None:
@@ -158,10 +160,13 @@ class AgentServer:
         self, sock: socket.socket, peer: Peer, hello: wire.Hello, fds: list[int]
     ) -> None:
         try:
-            page = _open_page(hello, fds)
+            page = self._open_page(peer, hello, fds)
         except PageError as err:
             sock.send(wire.encode(wire.Reject(str(err)[: wire.MAX_TEXT])), socket.MSG_NOSIGNAL)
             return
+        finally:
+            close_all(fds)  # the mapping is all that is needed
+            fds.clear()
         sock.send(wire.encode(wire.Welcome()), socket.MSG_NOSIGNAL)
         attachment = Attachment(hello, peer, page, sock)
         self.attachments[hello.attach_id] = attachment
@@ -173,15 +178,26 @@ class AgentServer:
         finally:
             self.clients -= 1
             attachment.sock = None
-            if self.attachments.get(hello.attach_id) is attachment:
+            if self.attachments.get(hello.attach_id) is attachment:  # else it connected again
                 del self.attachments[hello.attach_id]
-            attachment.ended = attachment.ended or "unknown"
-            self._gone.append(attachment)
-            self.handlers.ended(attachment)
+                attachment.ended = attachment.ended or "unknown"
+                self._gone.append(attachment)
+                self.handlers.ended(attachment)
+
+    def _open_page(self, peer: Peer, hello: wire.Hello, fds: list[int]) -> PageReader:
+        if len(fds) != 1:
+            raise PageError(f"{len(fds)} descriptors came along, one is expected")
+        page = PageReader.open(fds[0])
+        if page.header.attach_id != hello.attach_id:
+            raise PageError("the page belongs to another attach id")
+        before = self.attachments.get(hello.attach_id)
+        if before is not None and before.uid != peer.uid:
+            raise PageError("this attach id belongs to another user")
+        return page
 
     async def _listen_to(self, sock: socket.socket, attachment: Attachment) -> None:
         """Receipts, until the trainer is gone: by its pidfd, since a forked child may hold the socket open."""
-        gone = asyncio.ensure_future(_until_dead(attachment.pid))
+        gone = asyncio.ensure_future(_until_dead(attachment.peer.pid))
         try:
             while True:
                 arriving = asyncio.ensure_future(_receive(sock))
@@ -220,15 +236,6 @@ def _fitting(reply: wire.Reply) -> bytes:
         return wire.encode(
             wire.Reply(ok=False, last=reply.last, text=f"the answer is too large: {err}")
         )
-
-
-def _open_page(hello: wire.Hello, fds: list[int]) -> PageReader:
-    if len(fds) != 1:
-        raise PageError(f"{len(fds)} descriptors came along, one is expected")
-    page = PageReader.open(fds[0])
-    if page.header.attach_id != hello.attach_id:
-        raise PageError("the page belongs to another attach id")
-    return page
 
 
 async def _receive(sock: socket.socket) -> tuple[bytes, list[int]]:
@@ -273,6 +280,9 @@ async def _until_dead(pid: int) -> None:
 
 def listen(path: Path, mode: int) -> socket.socket:
     """A listening socket at `path`. A name that a dead daemon left is taken over. Raises PymonError."""
+    with contextlib.suppress(OSError):
+        if not stat.S_ISSOCK(path.lstat().st_mode):
+            raise PymonError(f"{path} is there and no socket; choose another with --socket PATH")
     try:
         agent.connect(path, agent.FIND_TIMEOUT_S).close()
     except (FileNotFoundError, ConnectionRefusedError):
