@@ -1,309 +1,286 @@
 import asyncio
+import fcntl
 import os
-import socket
 import subprocess
 import sys
-from pathlib import Path
+import time
 
 import pytest
 
 from pymon.base.errors import PymonError
 from pymon.daemon import agent
+from pymon.daemon.agent import AgentServer, Handlers, default_path, listen
 from pymon.link import wire
-from tests.daemon.probe_double import ATTACH_ID, Client, serving, until
-from tests.link import page_peer
+from tests.daemon.pages import connect, hello, memfd_page, receive, send
 
-ROOT = Path(__file__).parents[2]
+ID = "ab" * 16
+
+
+class Daemon:
+    """An agent server that notes what happens."""
+
+    def __init__(self, path):
+        self.path, self.attached, self.ended, self.receipts = path, [], [], []
+        self.server = AgentServer(
+            Handlers(
+                attached=self.attached.append,
+                ended=self.ended.append,
+                receipt=lambda attach_id, receipt: self.receipts.append((attach_id, receipt)),
+                request=self.answer,
+            )
+        )
+
+    async def answer(self, peer, request):
+        yield wire.Reply(text="working")
+        yield wire.Reply(last=True, body={"command": request.command, "uid": peer.uid})
 
 
 @pytest.fixture
-def path(tmp_path):
-    return tmp_path / "agent.sock"
+def served(tmp_path):
+    """Runs a test's `talk(daemon)` in a thread while the server runs; no descriptor may be left."""
+
+    def run(talk):
+        async def main():
+            daemon = Daemon(tmp_path / "agent.sock")
+            daemon.server.start(daemon.path, 0o600)
+            try:
+                return await asyncio.to_thread(talk, daemon)
+            finally:
+                await daemon.server.stop()
+
+        before = len(os.listdir("/proc/self/fd"))
+        result = asyncio.run(main())
+        assert len(os.listdir("/proc/self/fd")) <= before
+        return result
+
+    return run
 
 
-def descriptors():
-    return len(os.listdir("/proc/self/fd"))
+def until(condition, timeout_s=5):
+    deadline_s = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.01)
 
 
-def with_server(path, test):
-    async def main():
-        async with serving(path) as (server, heard):
-            await test(server, heard)
+def test_a_trainer_hands_its_page_over_obeys_and_answers(served):
+    def talk(daemon):
+        sock, answer = hello(daemon.path)
+        assert isinstance(answer, wire.Welcome)
+        until(lambda: daemon.attached)
+        order = wire.CaptureOrder("c1", "/spool")
+        assert daemon.server.send(ID, order)
+        assert receive(sock) == order
+        send(sock, wire.Receipt("c1", "written"))
+        until(lambda: daemon.receipts)
+        sock.close()
+        until(lambda: daemon.ended)
+        assert not daemon.server.send(ID, order)
+        return daemon
 
-    asyncio.run(main())
+    daemon = served(talk)
 
-
-def test_a_probe_hands_over_its_page_and_is_welcome(path):
-    async def test(server, heard):
-        client = Client(path)
-        client.hello()
-
-        assert await client.hear() == wire.Welcome()
-        (attachment,) = server.seen()
-        assert (attachment.hello.rank, attachment.pid, attachment.uid) == (
-            3,
-            os.getpid(),
-            os.getuid(),
-        )
-        assert attachment.page.header.attach_id == ATTACH_ID
-        assert heard.attached == [attachment]
-        assert server.clients == 1
-
-    with_server(path, test)
+    assert daemon.receipts == [(ID, wire.Receipt("c1", "written"))]
+    assert daemon.attached[0].page.header.attach_id == ID
+    assert daemon.ended[0].ended == "unknown"
 
 
-def test_an_order_reaches_its_probe_and_the_receipt_comes_back(path):
-    async def test(server, heard):
-        client = Client(path)
-        client.hello()
-        await client.hear()
+@pytest.mark.parametrize(
+    ("page", "said"),
+    [
+        ({"seals": 0}, "not sealed"),
+        ({"seals": fcntl.F_SEAL_GROW}, "not sealed"),
+        ({"magic": b"NOTAPAGE"}, "no page of pymon"),
+    ],
+)
+def test_a_page_that_may_not_be_mapped_is_rejected_with_the_reason(served, page, said):
+    def talk(daemon):
+        sock, answer = hello(daemon.path, **page)
+        sock.close()
+        return answer, daemon.attached
 
-        assert server.send(ATTACH_ID, wire.CaptureOrder("c1", "/spool"))
-        assert not server.send("nobody", wire.CaptureOrder("c1", "/spool"))
-        assert (await client.hear()).capture_id == "c1"
-        client.send(wire.Receipt("c1", "written"))
-        await until(lambda: heard.receipts)
-        assert heard.receipts == [(ATTACH_ID, wire.Receipt("c1", "written"))]
+    answer, attached = served(talk)
 
-    with_server(path, test)
-
-
-def test_a_probe_that_hangs_up_has_ended_and_is_told_once(path):
-    async def test(server, heard):
-        client = Client(path)
-        client.hello()
-        await client.hear()
-        client.close()
-        await until(lambda: heard.ended)
-
-        assert server.someone_ended
-        assert [one.ended for one in server.seen()] == ["unknown"]
-        assert server.seen() == []
-        assert not server.send(ATTACH_ID, wire.CaptureOrder("c1", "/spool"))
-
-    with_server(path, test)
+    assert isinstance(answer, wire.Reject)
+    assert said in answer.reason
+    assert attached == []
 
 
-def test_a_probe_that_connects_again_takes_its_place_and_has_not_ended(path):
-    async def test(server, heard):
-        first, second = Client(path), Client(path)
-        first.hello()
-        await first.hear()
-        second.hello()
-        await second.hear()
-        first.close()
-        await until(lambda: server.clients == 1)
+@pytest.mark.parametrize("count", [0, 2, 3])
+def test_exactly_one_descriptor_is_taken(served, count):
+    def talk(daemon):
+        fds = [memfd_page() for _ in range(count)]
+        sock = connect(daemon.path)
+        send(sock, wire.Hello(ID, 1), fds)
+        answer = receive(sock)
+        sock.close()
+        for fd in fds:
+            os.close(fd)
+        return answer
 
-        assert heard.ended == []
-        assert [one.ended for one in server.seen()] == [None]
-        assert server.send(ATTACH_ID, wire.CaptureOrder("c1", "/spool"))
-        assert (await second.hear()).capture_id == "c1"
-
-    with_server(path, test)
+    assert "one is expected" in served(talk).reason
 
 
-def test_an_attach_id_of_another_user_is_not_given_away(path):
-    async def test(server, heard):
-        first, second = Client(path), Client(path)
-        first.hello()
-        await first.hear()
-        server.attachments[ATTACH_ID].peer = agent.Peer(1, os.getuid() + 1)
-        second.hello()
+def test_more_descriptors_than_there_is_room_for_are_closed_too(served):
+    def talk(daemon):
+        fds = [memfd_page() for _ in range(20)]
+        sock = connect(daemon.path)
+        send(sock, wire.Hello(ID, 1), fds)
+        answer = receive(sock)
+        sock.close()
+        for fd in fds:
+            os.close(fd)
+        return answer
 
-        assert "another user" in (await second.hear()).reason
-
-    with_server(path, test)
+    assert served(talk) is None
 
 
-def test_death_shows_although_a_child_holds_the_socket(path):
-    script = (
-        "import os, sys, time\nfrom tests.daemon.probe_double import Client\n"
-        f"client = Client({str(path)!r}); client.hello()\n"
-        "if os.fork() == 0:\n    os.close(1); time.sleep(30)\n    os._exit(0)\n"
-        "print('ready', flush=True)\nsys.stdin.readline()\nos._exit(0)\n"
+def test_a_page_of_another_attach_id_is_rejected(served):
+    def talk(daemon):
+        fd = memfd_page("cd" * 16)
+        sock = connect(daemon.path)
+        send(sock, wire.Hello(ID, 1), [fd])
+        answer = receive(sock)
+        sock.close()
+        os.close(fd)
+        return answer
+
+    assert "another attach id" in served(talk).reason
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"garbage",
+        b"{}",
+        b'{"type": "hello"}',
+        b"[" * 5000,
+        b'{"type":"receipt","capture_id":1}',
+        b"x" * 60_000,
+    ],
+)
+def test_garbage_costs_its_own_connection_only(served, data):
+    def talk(daemon):
+        good, _ = hello(daemon.path)
+        bad = connect(daemon.path)
+        send(bad, data)
+        assert receive(bad) is None
+        send(good, data)  # a trainer that was taken and turns hostile
+        assert receive(good) is None
+        other, answer = hello(daemon.path, "cd" * 16)
+        for sock in (good, bad, other):
+            sock.close()
+        return answer
+
+    assert isinstance(served(talk), wire.Welcome)
+
+
+def test_a_silent_peer_is_dropped_and_a_flood_is_capped(served, monkeypatch):
+    monkeypatch.setattr(agent, "HELLO_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(agent, "MAX_PER_UID", 10)
+
+    def talk(daemon):
+        flood = [connect(daemon.path) for _ in range(30)]
+        until(lambda: daemon.server.refused_total == 20)
+        for sock in flood:
+            assert receive(sock) is None
+            sock.close()
+        sock, answer = hello(daemon.path)
+        sock.close()
+        return answer
+
+    assert isinstance(served(talk), wire.Welcome)
+
+
+def test_a_peer_that_never_reads_costs_nobody_else(served, monkeypatch):
+    monkeypatch.setattr(agent, "SEND_TIMEOUT_S", 0.3)
+
+    async def endless(peer, request):
+        while True:
+            yield wire.Reply(text="x" * 50_000)
+
+    def talk(daemon):
+        daemon.server.handlers.request = endless
+        deaf = connect(daemon.path)
+        send(deaf, wire.Request("status"))
+        sock, answer = hello(daemon.path)
+        until(lambda: daemon.server._live.total() == 1)
+        deaf.close()
+        sock.close()
+        return answer
+
+    assert isinstance(served(talk), wire.Welcome)
+
+
+def test_commands_are_answered_to_the_last_reply(served):
+    def talk(daemon):
+        sock = connect(daemon.path)
+        send(sock, wire.Request("status"))
+        replies = [receive(sock), receive(sock), receive(sock)]
+        sock.close()
+        return replies
+
+    first, last, end = served(talk)
+    assert first.text == "working"
+    assert last.last
+    assert last.body == {"command": "status", "uid": os.geteuid()}
+    assert end is None
+
+
+def test_hold_counts_as_a_client_while_it_is_connected(served):
+    def talk(daemon):
+        sock = connect(daemon.path)
+        send(sock, wire.Request("hold"))
+        until(lambda: daemon.server.clients == 1)
+        sock.close()
+        until(lambda: daemon.server.clients == 0)
+        return daemon.server.clients_total
+
+    assert served(talk) == 1
+
+
+def test_a_death_is_seen_though_a_child_holds_the_socket_open(served):
+    trainer = (
+        "import os, sys, time\n"
+        "from tests.daemon.pages import hello\n"
+        "sock, _ = hello(sys.argv[1])\n"
+        "if os.fork() == 0:\n"
+        "    os.close(1); time.sleep(10)\n"
+        "    os._exit(0)\n"
+        "os._exit(0)"
     )
 
-    async def test(server, heard):
-        trainer = subprocess.Popen(
-            [sys.executable, "-c", script],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-        try:
-            await until(lambda: server.attachments)
-            assert not heard.ended
-            await asyncio.to_thread(trainer.stdout.readline)  # by now it has forked
-            trainer.communicate("end\n")
-            await until(lambda: heard.ended)
-        finally:
-            os.killpg(trainer.pid, 9)
-            trainer.wait()
+    def talk(daemon):
+        command = [sys.executable, "-c", trainer, str(daemon.path)]
+        subprocess.run(command, check=True, timeout=10)
+        until(lambda: daemon.attached)
+        until(lambda: daemon.ended, timeout_s=3)
+        return len(daemon.ended)
 
-    with_server(path, test)
+    assert served(talk) == 1
 
 
-@pytest.mark.parametrize(
-    ("hello", "reason"),
-    [
-        ({"pages": 0}, "0 descriptors"),
-        ({"pages": 2}, "2 descriptors"),
-        ({"attach_id": "ff" * 16}, "another attach id"),
-        ({"content": b"nonsense"}, "no page of pymon"),
-    ],
-    ids=["no page", "two pages", "another's page", "no page of ours"],
-)
-def test_what_is_wrong_with_a_page_is_told_and_nothing_is_kept(path, hello, reason):
-    async def test(server, heard):
-        before = descriptors()
-        client = Client(path)
-        client.hello(**hello)
+def test_a_second_daemon_is_refused_and_a_dead_ones_name_taken_over(tmp_path):
+    path = tmp_path / "agent.sock"
+    first = listen(path, 0o600)
+    with pytest.raises(PymonError, match="running already"):
+        listen(path, 0o600)
+    first.close()
 
-        assert reason in (await client.hear()).reason
-        assert await client.hear() is None
-        client.close()
-        assert (server.seen(), heard.attached, server.clients) == ([], [], 0)
-        assert descriptors() == before
-
-    with_server(path, test)
+    listen(path, 0o600).close()
 
 
-@pytest.mark.parametrize(
-    "hostile",
-    [
-        lambda client: client.send(b"\xff" * 100),
-        lambda client: client.send(b"[" * 60_000),
-        lambda client: client.send(b"{}"),
-        lambda client: client.send(b"x" * (wire.MAX_MESSAGE_BYTES + 1)),
-        lambda client: client.hello(pages=40),
-        lambda client: client.send(wire.Welcome()),
-        lambda client: client.sock.shutdown(socket.SHUT_WR),
-    ],
-    ids=["bytes", "nesting", "no type", "too long", "many descriptors", "no opening", "nothing"],
-)
-def test_a_hostile_peer_costs_only_itself(path, hostile):
-    async def test(server, heard):
-        good = Client(path)
-        good.hello()
-        await good.hear()
-        before = descriptors()
-        bad = Client(path)
-        hostile(bad)
-
-        assert await bad.hear() is None
-        bad.close()
-        await until(lambda: descriptors() == before)
-        assert server.send(ATTACH_ID, wire.CaptureOrder("c1", "/spool"))
-        assert (await good.hear()).capture_id == "c1"
-
-    with_server(path, test)
+def test_a_path_that_cannot_be_had_says_what_to_do(tmp_path):
+    with pytest.raises(PymonError, match=r"cannot listen at .*--socket PATH"):
+        listen(tmp_path / "none" / "agent.sock", 0o600)
 
 
-def test_descriptors_sent_later_are_closed(path):
-    async def test(server, heard):
-        client = Client(path)
-        client.hello()
-        await client.hear()
-        before = descriptors()
-        fd = page_peer.memfd()
-        client.send(wire.Receipt("c1", "written"), [fd])
-        os.close(fd)
-        await until(lambda: heard.receipts)
-
-        assert descriptors() == before
-
-    with_server(path, test)
-
-
-def test_who_says_nothing_is_hung_up_on(path, monkeypatch):
-    monkeypatch.setattr(agent, "HELLO_TIMEOUT_S", 0.1)
-
-    async def test(server, heard):
-        assert await Client(path).hear() is None
-
-    with_server(path, test)
-
-
-@pytest.mark.parametrize("cap", ["MAX_CONNECTIONS", "MAX_PER_UID"])
-def test_connections_beyond_the_cap_are_refused(path, monkeypatch, cap):
-    monkeypatch.setattr(agent, cap, 1)
-
-    async def test(server, heard):
-        first, second = Client(path), Client(path)
-        first.hello()
-        await first.hear()
-
-        assert await second.hear() is None
-        assert server.refused_total == 1
-        first.close()
-        await until(lambda: not server.attachments)
-        third = Client(path)
-        third.hello()
-        assert await third.hear() == wire.Welcome()
-
-    with_server(path, test)
-
-
-def test_a_command_gets_its_replies(path):
-    async def test(server, heard):
-        client = Client(path)
-        client.send(wire.Request("status"))
-
-        assert (await client.hear()).text == "on it"
-        assert (await client.hear()).body == {"command": "status"}
-        assert await client.hear() is None
-        assert heard.requests[0][0] == agent.Peer(os.getpid(), os.getuid())
-
-    with_server(path, test)
-
-
-def test_who_holds_is_a_client_until_it_leaves(path):
-    async def test(server, heard):
-        client = Client(path)
-        client.send(wire.Request("hold"))
-        await until(lambda: server.clients == 1)
-        client.close()
-        await until(lambda: server.clients == 0)
-
-    with_server(path, test)
-
-
-def test_the_name_of_a_dead_daemon_is_taken_over(path):
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as dead:
-        dead.bind(str(path))
-
-    agent.listen(path, 0o600).close()
-    assert path.stat().st_mode & 0o777 == 0o600
-
-
-def test_a_second_daemon_says_that_one_is_running(path):
-    with agent.listen(path, 0o600), pytest.raises(PymonError, match="is running already"):
-        agent.listen(path, 0o600)
-
-
-def test_a_file_that_is_no_socket_is_left_alone(path):
-    path.write_text("mine")
-
-    with pytest.raises(PymonError, match="no socket"):
-        agent.listen(path, 0o600)
-    assert path.read_text() == "mine"
-
-
-def test_a_folder_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(PymonError, match="No such file"):
-        agent.listen(tmp_path / "none" / "agent.sock", 0o600)
-
-
-def test_the_place_is_the_systems_or_ones_own(tmp_path, monkeypatch):
-    monkeypatch.setattr(agent.agent, "SYSTEM_SOCKET", tmp_path / "run" / "agent.sock")
-    assert agent.default_path() == tmp_path / "run" / "agent.sock"
-
-    monkeypatch.setattr(agent.agent, "SYSTEM_SOCKET", tmp_path / "none" / "run" / "agent.sock")
+def test_the_default_place_falls_back_to_the_users_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(agent.agent, "SYSTEM_SOCKET", tmp_path / "file" / "pymon" / "agent.sock")
+    (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    assert agent.default_path() == tmp_path / "pymon" / "agent.sock"
+    assert default_path() == tmp_path / "pymon" / "agent.sock"
 
     monkeypatch.delenv("XDG_RUNTIME_DIR")
-    with pytest.raises(PymonError, match="--socket PATH"):
-        agent.default_path()
+    with pytest.raises(PymonError, match="cannot be written and XDG_RUNTIME_DIR"):
+        default_path()

@@ -285,7 +285,7 @@ def names_missing(spool):
 def fork_child(spool):
     loop = Loop(spool).run(1)
     loop.order(steps=3)
-    loop.run(2)
+    loop.run(3)
     child = os.fork()
     if child == 0:
         before = loop.captures._run

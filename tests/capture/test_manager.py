@@ -1,0 +1,228 @@
+import asyncio
+import json
+import os
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from pymon.capture.budget import CaptureSettings
+from pymon.capture.manager import CaptureManager
+from pymon.capture.torch_profile import first_steps
+from pymon.link import wire
+from pymon.model.capture import CaptureRequest
+from pymon.sources.kineto import KinetoProcess
+from tests.detectors.histories import PROCESS
+
+
+@dataclass
+class ClockDouble:
+    now_s: float = 0.0
+
+    def monotonic_ns(self):
+        return int(self.now_s * 1e9)
+
+    def real_ns(self):
+        return int(self.now_s * 1e9)
+
+
+@dataclass
+class OrdersDouble:
+    """Trainers that obey at once, unless told otherwise."""
+
+    processes: tuple = ()
+    manager: object = None
+    answer: str = "written"
+    gone: bool = False
+    orders: list = field(default_factory=list)
+
+    def targets(self):
+        return self.processes
+
+    def send(self, attach_id, order):
+        self.orders.append((attach_id, order))
+        if self.gone:
+            return False
+        folder = f"{order.capture_id}-{attach_id}"
+        if self.answer == "written":
+            path = os.path.join(order.spool, folder)
+            os.mkdir(path)
+            with open(os.path.join(path, "trace.json"), "w") as file:
+                file.write('{"traceEvents": []}')
+        if self.answer == "silence":
+            return True
+        if self.answer == "death":
+            asyncio.get_running_loop().call_soon(self.manager.lost, attach_id)
+            return True
+        receipt = wire.Receipt(
+            order.capture_id,
+            self.answer,
+            folder="../../etc",
+            files=["trace.json", "../passwd"],
+            steps=3,
+        )
+        asyncio.get_running_loop().call_soon(self.manager.receipt, attach_id, receipt)
+        return True
+
+
+@dataclass
+class KinetoDouble:
+    known: tuple = ()
+
+    def processes(self):
+        return self.known
+
+
+ONE = replace(PROCESS, uid=os.getuid(), steps_total=100, new_median_s=0.1)
+
+
+@pytest.fixture
+def node(tmp_path):
+    """A manager with its doubles; `capture` runs a request to its end."""
+
+    class Node:
+        orders = OrdersDouble((ONE,))
+        clock = ClockDouble()
+
+        def __init__(self):
+            for name in ("captures", "spool"):
+                (tmp_path / name).mkdir()
+            settings = CaptureSettings(max_s=0.1, min_free_bytes=1)
+            self.manager = CaptureManager(
+                settings,
+                self.orders,
+                KinetoDouble(),
+                self.clock,
+                tmp_path / "captures",
+                tmp_path / "spool",
+            )
+            self.orders.manager = self.manager
+            self.count = 0
+
+        def capture(self, *pids, cause="manual"):
+            self.count += 1
+            request = CaptureRequest(f"c{self.count}", pids, 3, cause, 0)
+            return asyncio.run(self.manager.capture(request))
+
+        def folders(self):
+            return sorted(path.name for path in (tmp_path / "captures").iterdir())
+
+    Node.orders = OrdersDouble((ONE,))
+    Node.clock = ClockDouble()
+    return Node()
+
+
+def test_a_capture_ends_in_a_folder_with_trace_and_manifest(node, tmp_path):
+    (receipt,) = node.capture(100)
+
+    assert receipt.status.value == "written"
+    assert [file.name for file in receipt.files] == ["rank0-pid100.trace.json.gz"]
+    manifest = json.loads((tmp_path / "captures" / "c1" / "manifest.json").read_text())
+    assert manifest["request"]["cause"] == "manual"
+    assert list((tmp_path / "spool").iterdir()) == []
+
+
+def test_a_pid_that_nobody_knows_is_refused_with_advice_and_the_others_are_captured(node):
+    receipts = {r.pid: r for r in node.capture(100, 4711)}
+
+    assert receipts[100].status.value == "written"
+    assert receipts[4711].status.value == "refused"
+    assert "pymon run" in receipts[4711].reason
+
+
+def test_without_any_process_the_request_still_ends_in_a_receipt(node):
+    node.orders.processes = ()
+
+    (receipt,) = node.capture()
+
+    assert (receipt.status.value, receipt.pid) == ("refused", 0)
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "reason"),
+    [
+        ("refused", "refused", ""),
+        ("missed", "missed", ""),
+        ("nonsense", "failed", ""),
+        ("death", "failed", "the process ended"),
+    ],
+)
+def test_whatever_a_trainer_answers_it_is_one_receipt_and_no_folder(node, answer, status, reason):
+    node.orders.answer = answer
+
+    (receipt,) = node.capture(100)
+
+    assert receipt.status.value == status
+    assert receipt.reason.startswith(reason)
+    assert node.folders() == []
+
+
+def test_a_trainer_that_claims_a_trace_and_wrote_none_has_failed(node):
+    node.orders.answer = "written"
+    send = node.orders.send
+
+    def lying(attach_id, order):
+        sent = send(attach_id, order)
+        folder = os.path.join(order.spool, f"{order.capture_id}-{attach_id}")
+        os.unlink(os.path.join(folder, "trace.json"))
+        return sent
+
+    node.orders.send = lying
+    (receipt,) = node.capture(100)
+
+    assert receipt.status.value == "failed"
+    assert "could not be taken over" in receipt.reason
+
+
+def test_silence_and_a_gone_process_end_in_receipts(node, monkeypatch):
+    monkeypatch.setattr("pymon.capture.torch_profile.ANSWER_SLACK_S", 0.1)
+    node.orders.answer = "silence"
+    assert "no answer within" in node.capture(100)[0].reason
+
+    node.orders.gone = True
+    assert node.capture(100)[0].reason == "the process is gone"
+
+
+def test_one_cause_cools_down_and_people_need_not_wait(node):
+    assert node.capture(100, cause="step_slow:a")[0].status.value == "written"
+    assert "in cooldown" in node.capture(100, cause="step_slow:a")[0].reason
+    assert node.capture(100, cause="manual")[0].status.value == "written"
+    assert node.capture(100, cause="manual")[0].status.value == "written"
+    node.clock.now_s += 301
+    assert node.capture(100, cause="step_slow:a")[0].status.value == "written"
+
+
+def test_one_capture_at_a_time(node):
+    async def two():
+        requests = [CaptureRequest(f"d{n}", (100,), 3, "manual", 0) for n in range(2)]
+        return await asyncio.gather(*map(node.manager.capture, requests))
+
+    first, second = asyncio.run(two())
+
+    assert first[0].status.value == "written"
+    assert "one at a time" in second[0].reason
+
+
+def test_a_disk_that_is_short_is_the_reason(node):
+    node.manager.change(CaptureSettings(min_free_bytes=1 << 60))
+
+    assert "must be" in node.capture(100)[0].reason
+
+
+def test_ranks_of_a_job_begin_at_one_step_and_one_alone_at_once():
+    ranks = [
+        replace(ONE, attach_id=str(n), rank=n, world_size=2, steps_total=100 + n) for n in range(2)
+    ]
+    alone = replace(ONE, attach_id="alone", job_id="other")
+
+    first = first_steps([*ranks, alone])
+
+    assert first["0"] == first["1"] > 101 + 15  # the order takes 1.5 s, fifteen steps here
+    assert first["alone"] == 0
+
+
+def test_a_process_that_kineto_knows_and_a_probe_too_is_captured_by_the_probe(node):
+    node.manager.kineto.known = (KinetoProcess(100, os.getuid(), True, 0.0),)
+
+    (receipt,) = node.capture()
+
+    assert receipt.kind.value == "torch"

@@ -1,0 +1,77 @@
+"""A double of a trainer: a sealed page as the probe makes it, and a connection that hands it over."""
+
+import array
+import fcntl
+import mmap
+import os
+import socket
+
+from pymon.link import layout, wire
+
+
+def memfd_page(
+    attach_id="ab" * 16, seals=fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW, magic=layout.MAGIC
+):
+    """The descriptor of a page with no steps in it."""
+    fd = os.memfd_create("page", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.ftruncate(fd, layout.PAGE_BYTES)
+    train_bytes = layout.TRAIN_SECTION_BYTES
+    with mmap.mmap(fd, layout.PAGE_BYTES) as page:
+        layout.HEADER.pack_into(
+            page,
+            0,
+            magic,
+            layout.MAJOR,
+            layout.MINOR,
+            layout.PAGE_BYTES,
+            os.getpid(),
+            1,
+            1,
+            1,
+            bytes.fromhex(attach_id),
+            layout.TRAIN_OFFSET,
+            train_bytes,
+            0,
+            0,
+            0,
+            0,
+            layout.RING_OFFSET,
+            layout.RING_ENTRY_BYTES,
+            layout.RING_ENTRIES,
+        )
+    if seals:
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)
+    return fd
+
+
+def connect(path, timeout_s=5):
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    sock.settimeout(timeout_s)
+    sock.connect(str(path))
+    return sock
+
+
+def send(sock, message, fds=()):
+    data = message if isinstance(message, bytes) else wire.encode(message)
+    rights = (
+        [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds).tobytes())] if fds else []
+    )
+    sock.sendmsg([data], rights)
+
+
+def receive(sock):
+    """The next message, None at the end of the connection."""
+    try:
+        data = sock.recv(wire.MAX_MESSAGE_BYTES)
+    except ConnectionResetError:
+        return None
+    return wire.decode(data) if data else None
+
+
+def hello(path, attach_id="ab" * 16, **page):
+    """A connected trainer and the daemon's answer."""
+    fd = memfd_page(attach_id, **page)
+    sock = connect(path)
+    send(sock, wire.Hello(attach_id, os.getpid()), [fd])
+    os.close(fd)
+    return sock, receive(sock)

@@ -1,0 +1,155 @@
+import shutil
+import socket
+import struct
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from pymon.base.errors import SourceAbsent
+from pymon.sources.kineto import KinetoSocket, config_text
+
+HEAD = struct.Struct("<Q32s")
+
+
+@pytest.fixture
+def folder():
+    folder = tempfile.mkdtemp(prefix="kineto")  # short: a socket's path has 107 bytes
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def daemon(folder):
+    kineto = KinetoSocket(folder)
+    kineto.start()
+    yield kineto
+    kineto.stop()
+
+
+class Client:
+    """A double of libkineto's side."""
+
+    def __init__(self, folder):
+        self.daemon = f"{folder}/dynolog"
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.sock.bind(f"{folder}/dynoconfigclient1")
+        self.sock.settimeout(2)
+
+    def send(self, data):
+        self.sock.sendto(data, self.daemon)
+
+    def ask(self, mask=2):
+        body = struct.pack("<iiqi", mask, 1, 0, 4711)
+        self.send(HEAD.pack(len(body), b"req") + body)
+        reply = self.sock.recv(65536)
+        size, kind = HEAD.unpack_from(reply)
+        assert kind.rstrip(b"\0") == b"req"
+        assert len(reply) == HEAD.size + size
+        return reply[HEAD.size :].decode()
+
+
+@pytest.fixture
+def client(folder, daemon):
+    client = Client(folder)
+    yield client
+    client.sock.close()
+
+
+def test_a_process_is_known_by_the_kernels_word_and_ready_after_two_questions(client, daemon):
+    import os
+
+    for _ in range(2):
+        assert client.ask() == ""
+        assert not daemon.processes()[0].ready
+    client.ask()
+
+    (process,) = daemon.processes()
+    assert (process.pid, process.uid, process.ready) == (os.getpid(), os.getuid(), True)
+
+
+def test_an_order_is_handed_over_once_and_not_before_the_third_question(client, daemon):
+    client.ask()
+    pid = daemon.processes()[0].pid
+    assert daemon.request(pid, config_text(Path("/tmp/trace.json"), 2000))
+
+    answers = [client.ask() for _ in range(3)]
+
+    assert answers[0] == answers[2] == ""
+    assert "ACTIVITIES_LOG_FILE=/tmp/trace.json\n" in answers[1]
+    assert daemon.delivered(pid)
+
+
+def test_a_busy_process_is_given_no_order(client, daemon):
+    for _ in range(3):
+        client.ask()
+    daemon.request(daemon.processes()[0].pid, "x")
+
+    assert client.ask(mask=1) == ""
+    assert not daemon.processes()[0].ready
+    assert client.ask(mask=3) == "x"
+
+
+def test_an_order_that_was_withdrawn_is_not_given(client, daemon):
+    for _ in range(3):
+        client.ask()
+    pid = daemon.processes()[0].pid
+    daemon.request(pid, "x")
+    daemon.withdraw(pid)
+
+    assert client.ask() == ""
+    assert not daemon.request(1, "x")
+
+
+def test_answers_come_within_the_ninety_milliseconds_that_kineto_waits(client):
+    times_s = []
+    for _ in range(20):
+        began_s = time.monotonic()
+        client.ask()
+        times_s.append(time.monotonic() - began_s)
+
+    assert sorted(times_s)[10] < 0.09
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"x", b"\xff" * 40, HEAD.pack(1 << 60, b"req"), HEAD.pack(0, b"other")]
+)
+def test_garbage_is_not_answered_and_stops_nothing(client, data):
+    client.send(data)
+
+    assert client.ask() == ""
+
+
+def test_an_endpoint_that_is_taken_is_absent_with_the_reason(folder, daemon):
+    with pytest.raises(SourceAbsent, match="dynolog"):
+        KinetoSocket(folder).start()
+
+
+def test_a_name_that_a_dead_daemon_left_is_taken_over(folder):
+    left = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    left.bind(f"{folder}/dynolog")
+    left.close()
+    kineto = KinetoSocket(folder)
+    kineto.start()
+    kineto.stop()
+
+    assert not Path(folder, "dynolog").exists()
+
+
+@pytest.mark.parametrize(
+    ("path", "duration_ms"),
+    [
+        ("/tmp/a b.json", 2000),
+        ("/tmp/a\nX=1.json", 2000),
+        ("relative.json", 2000),
+        ("/tmp/a.txt", 2000),
+        ("/tmp/" + "x" * 300 + ".json", 2000),
+        ("/tmp/a.json", 0),
+        ("/tmp/a.json", -1),
+        ("/tmp/a.json", 10**9),
+    ],
+)
+def test_what_kineto_might_not_parse_is_never_written(path, duration_ms):
+    with pytest.raises(ValueError, match="not a"):
+        config_text(Path(path), duration_ms)
