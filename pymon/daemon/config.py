@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import difflib
 import sys
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Annotated, Any, Literal, get_type_hints
 
 import msgspec
 
@@ -17,6 +18,9 @@ else:
     import tomli as tomllib
 
 DEFAULT_STATE_DIR = Path("/var/lib/pymon")
+Count = Annotated[int, msgspec.Meta(ge=1)]
+Bytes = Annotated[int, msgspec.Meta(ge=0)]
+Seconds = Annotated[float, msgspec.Meta(ge=0)]
 
 
 class Daemon(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -24,7 +28,7 @@ class Daemon(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     socket: str = ""  # empty: /run/pymon/agent.sock, else $XDG_RUNTIME_DIR/pymon/agent.sock
     state_dir: str = ""  # empty: /var/lib/pymon, else ~/.local/state/pymon
-    log_level: str = "info"
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
 
 
 class Http(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -36,7 +40,7 @@ class Http(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Prometheus(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[prometheus]"""
 
-    series_max: int = 1000
+    series_max: Count = 1000
 
 
 class Collectors(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -49,20 +53,20 @@ class Detectors(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[detectors]"""
 
     disabled: tuple[str, ...] = ()
-    quiet_s: float = 10.0
-    cooldown_s: float = 300.0
+    quiet_s: Seconds = 10.0
+    cooldown_s: Seconds = 300.0
 
 
 class Capture(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[capture]"""
 
     automatic: bool = True  # incidents start captures
-    steps: int = 3
-    max_s: float = 30.0
-    max_events: int = 50_000
-    min_free_bytes: int = 256 * 1024 * 1024
-    quota_bytes: int = 2 * 1024 * 1024 * 1024
-    cooldown_s: float = 300.0
+    steps: Count = 3
+    max_s: Seconds = 30.0
+    max_events: Count = 50_000
+    min_free_bytes: Bytes = 256 * 1024 * 1024
+    quota_bytes: Bytes = 2 * 1024 * 1024 * 1024
+    cooldown_s: Seconds = 300.0
 
 
 class Kineto(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -74,7 +78,7 @@ class Kineto(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Journal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[journal]"""
 
-    max_bytes: int = 64 * 1024 * 1024
+    max_bytes: Bytes = 64 * 1024 * 1024
 
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -107,6 +111,14 @@ def load(path: Path | None) -> Config:
         raise InputError(f"{path}: {_readable(str(err))}") from None
     listen_address(config.http.listen)
     return config
+
+
+def check_names(where: str, disabled: Iterable[str], known: Iterable[str]) -> None:
+    """Raises InputError for a name that switches nothing off."""
+    names = dict.fromkeys(known)
+    for name in disabled:
+        if name not in names:
+            raise InputError(f"{where}.disabled: unknown name {name!r}{_nearest(name, names)}")
 
 
 def listen_address(text: str) -> tuple[str, int] | None:

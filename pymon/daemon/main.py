@@ -79,6 +79,16 @@ class Daemon:
 
     def __init__(self, options: Options, config: Config) -> None:
         self.options, self.config = options, config
+        self.server = AgentServer(
+            Handlers(
+                attached=self._attached,
+                ended=self._ended,
+                receipt=self._receipt,
+                request=self._request,
+            )
+        )
+        self._collectors = all_collectors(self.server.seen)
+        self._check_names(config)
         self.clock = SystemClock()
         self.state_dir = _state_dir(options, config)
         self.socket = options.socket or (
@@ -89,26 +99,17 @@ class Daemon:
         self.http_url = "off"
         self.renderer = PrometheusRenderer(config.prometheus.series_max)
         self.kineto = self._start_kineto()
-        self.server = AgentServer(
-            Handlers(
-                attached=self._attached,
-                ended=self._ended,
-                receipt=self._receipt,
-                request=self._request,
-            )
-        )
         self.captures = CaptureManager(
             settings=_capture_settings(config),
             orders=_Orders(self),
             kineto=self.kineto,
             clock=self.clock,
-            captures_dir=_folder(self.state_dir / "captures", 0o750),
+            captures_dir=_subfolder(self.state_dir / "captures", 0o750),
             # Trainers of any user make their folder here, and none can touch another's (design: setgid, sticky).
-            spool_dir=_folder(self.state_dir / "spool", 0o700 if options.private else 0o3733),
+            spool_dir=_subfolder(self.state_dir / "spool", 0o700 if options.private else 0o3733),
         )
         clear_temporary(self.captures.captures_dir)
         self.journal = Journal(self.state_dir / "journal.sqlite", config.journal.max_bytes)
-        self._collectors = all_collectors(self.server.seen)
         self.pipeline = self._pipeline(config)
         self.schedule = Schedule(self.pipeline.tick)
         self.requests = Requests(self.pipeline, self.server, self.socket, self.state_dir, "off")
@@ -144,6 +145,11 @@ class Daemon:
             automatic=config.capture.automatic,
             steps=config.capture.steps,
         )
+
+    def _check_names(self, config: Config) -> None:
+        known = [collector.name for collector in self._collectors]
+        configuration.check_names("collectors", config.collectors.disabled, known)
+        configuration.check_names("detectors", config.detectors.disabled, [d.name for d in ALL])
 
     def _enabled(self, config: Config) -> list[Collector]:
         return [c for c in self._collectors if c.name not in config.collectors.disabled]
@@ -210,6 +216,7 @@ class Daemon:
         """A bad file changes nothing; socket, state folder and listener need a restart."""
         try:
             config = configuration.load(self.options.config_path)
+            self._check_names(config)
         except InputError as err:
             log.error("reload: %s; the old configuration stays", err)
             return
@@ -287,13 +294,20 @@ def _state_dir(options: Options, config: Config) -> Path:
     return _folder(Path(home, "pymon"), 0o700)
 
 
+def _subfolder(path: Path, mode: int) -> Path:
+    """One that belongs to the daemon alone, so its mode is set each time: a private daemon may have made it."""
+    folder = _folder(path, mode)
+    if folder.stat().st_uid == os.geteuid():
+        folder.chmod(mode)
+    return folder
+
+
 def _folder(path: Path, mode: int) -> Path:
+    """Makes it with that mode. One that is there keeps its own: it may be /tmp, or set up by an administrator."""
     try:
-        path.mkdir(parents=True, exist_ok=True)
-        if path.stat().st_uid == os.geteuid():
-            path.chmod(mode)
-        elif not os.access(path, os.W_OK):
-            raise PermissionError(13, "not writable for this user")
+        if not path.is_dir():
+            path.mkdir(parents=True)
+            path.chmod(mode)  # whatever the umask says
     except OSError as err:
         raise PymonError(f"{path}: {err.strerror}; choose another with --state-dir DIR") from None
     if not os.access(path, os.W_OK):

@@ -29,6 +29,14 @@ CREATE TABLE IF NOT EXISTS event (
 """
 
 
+# A tenth at a time: the file stays near its bound, and few rounds are needed.
+_DELETE_OLDEST = """
+DELETE FROM event WHERE id IN (
+  SELECT id FROM event ORDER BY id LIMIT (SELECT count(*) / 10 + 1 FROM event)
+)
+"""
+
+
 class Journal:
     """`max_bytes` bounds the file with its log; the oldest rows go first."""
 
@@ -77,16 +85,20 @@ class Journal:
             database.close()
 
     def _prune(self, database: sqlite3.Connection) -> None:
-        files = [self._path, Path(f"{self._path}-wal")]
-        while sum(file.stat().st_size for file in files if file.exists()) > self._max_bytes:
+        while self._size_bytes() > self._max_bytes:
+            database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            if self._size_bytes() <= self._max_bytes:
+                return  # it was the log alone
             with database:
-                gone = database.execute(
-                    "DELETE FROM event WHERE id IN (SELECT id FROM event ORDER BY id LIMIT 1000)"
-                ).rowcount
-            database.execute("PRAGMA incremental_vacuum")
-            database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+                gone = database.execute(_DELETE_OLDEST).rowcount
+            # `execute` would step it once, which frees one page.
+            database.executescript("PRAGMA incremental_vacuum")
             if not gone:
                 return
+
+    def _size_bytes(self) -> int:
+        files = [self._path, Path(f"{self._path}-wal")]
+        return sum(file.stat().st_size for file in files if file.exists())
 
 
 def _open(path: Path) -> sqlite3.Connection:

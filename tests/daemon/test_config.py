@@ -5,7 +5,7 @@ import msgspec
 import pytest
 
 from pymon.base.errors import InputError
-from pymon.daemon.config import Config, listen_address, load
+from pymon.daemon.config import Config, check_names, listen_address, load
 
 
 @pytest.fixture
@@ -38,6 +38,9 @@ def test_keys_that_are_given_count(file):
         ('[capture]\nsteps = "3"', "capture.steps: Expected `int`, got `str`"),
         ('[http]\nlisten = "9409"', "expected HOST:PORT"),
         ("[capture", "not TOML"),
+        ('[daemon]\nlog_level = "loud"', "daemon.log_level: Invalid enum value 'loud'"),
+        ("[capture]\nsteps = 0", "capture.steps: Expected `int` >= 1"),
+        ("[capture]\nmax_s = -1", "capture.max_s: Expected `float` >= 0"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_place(file, text, said):
@@ -49,6 +52,12 @@ def test_what_is_wrong_is_named_with_its_place(file, text, said):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(InputError, match=r"none\.toml: No such file"):
         load(tmp_path / "none.toml")
+
+
+def test_a_name_that_switches_nothing_off_is_named():
+    check_names("collectors", ["host"], ["host", "shm"])
+    with pytest.raises(InputError, match=r"collectors.disabled: unknown name 'hosts'; did you me"):
+        check_names("collectors", ["hosts"], ["host", "shm"])
 
 
 @pytest.mark.parametrize(
