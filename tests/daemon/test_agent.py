@@ -284,3 +284,59 @@ def test_the_default_place_falls_back_to_the_users_own(tmp_path, monkeypatch):
     monkeypatch.delenv("XDG_RUNTIME_DIR")
     with pytest.raises(PymonError, match="cannot be written and XDG_RUNTIME_DIR"):
         default_path()
+
+
+def test_a_trainer_that_connects_again_takes_its_own_place_and_has_not_ended(served):
+    def talk(daemon):
+        first, _ = hello(daemon.path)
+        second, answer = hello(daemon.path)
+        assert isinstance(answer, wire.Welcome)
+        until(lambda: len(daemon.attached) == 2)
+        first.close()
+        until(lambda: daemon.server.clients == 1)
+        assert daemon.ended == []
+        assert [one.ended for one in daemon.server.seen()] == [None]
+        assert daemon.server.send(ID, wire.CaptureOrder("c1", "/spool"))
+        assert receive(second).capture_id == "c1"
+        second.close()
+        until(lambda: daemon.ended)
+        return [one.ended for one in daemon.server.seen()], daemon.server.seen()
+
+    assert served(talk) == (["unknown"], [])
+
+
+def test_the_place_of_another_users_trainer_cannot_be_taken(served):
+    def talk(daemon):
+        first, _ = hello(daemon.path)
+        until(lambda: daemon.attached)
+        daemon.attached[0].peer = agent.Peer(1, os.getuid() + 1)
+        second, answer = hello(daemon.path)
+        first.close()
+        second.close()
+        return answer
+
+    assert "another user" in served(talk).reason
+
+
+def test_a_pid_of_another_namespace_is_not_taken_for_one_of_ours(served, monkeypatch):
+    watched = []
+    monkeypatch.setattr(agent, "peer_of", lambda sock: agent.Peer(0, os.getuid()))
+    monkeypatch.setattr(agent, "open_pidfd", watched.append)
+
+    def talk(daemon):
+        sock, _ = hello(daemon.path)
+        until(lambda: watched)
+        sock.close()
+        until(lambda: daemon.ended)
+        return watched
+
+    assert served(talk) == [0]
+
+
+def test_a_file_that_is_no_socket_is_left_alone(tmp_path):
+    path = tmp_path / "notes.txt"
+    path.write_text("mine")
+
+    with pytest.raises(PymonError, match="no socket"):
+        listen(path, 0o600)
+    assert path.read_text() == "mine"
