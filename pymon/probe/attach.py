@@ -39,34 +39,28 @@ def _attach() -> bool:
         return False
     import torch
 
-    from pymon.probe import hooks, profiler_registry
+    # All of the probe is loaded here, right after torch: later it would cost the first step.
+    from pymon.probe import captures, hooks, profiler_registry, sender
 
     # Now, not at the first order: a session of the user's that is in its warm-up already could not be seen later, and
     # a second profiler would crash it.
     profiler_registry.registry().install()
-    module.set_activity_callback(_begin)
+    module.set_activity_callback(lambda: _begin(module, sender.Sender, captures.Captures))
     hooks.install(module, torch)
     _state["native"] = module
     return True
 
 
-def _begin() -> None:
+def _begin(native: Any, sender: Any, captures: Any) -> None:
     """The first backward pass or optimizer call, also of a fork's child that trains: now it is a rank."""
     try:
-        from pymon.probe.sender import Sender
-
         attach_id = secrets.token_bytes(16)
-        fd = _state["native"].open_page(attach_id)
-        _state["sender"] = Sender(attach_id.hex(), fd, _captures(attach_id.hex()))
+        fd = native.open_page(attach_id)
+        name = attach_id.hex()
+        _state["sender"] = sender(name, fd, captures(native, name))
         _state["sender"].start()
     except Exception as err:  # noqa: BLE001 - the border to somebody's training
         warn(f"this process is timed, but nobody will see it: {type(err).__name__}: {err}")
-
-
-def _captures(attach_id: str) -> Any:
-    from pymon.probe.captures import Captures
-
-    return Captures(_state["native"], attach_id)
 
 
 def warn(text: str) -> None:
