@@ -77,6 +77,14 @@ class Ledger:
             self.captures_total[key] = self.captures_total.get(key, 0) + 1
         self.captures.append(capture)
 
+    def owners(self, run_id: str) -> set[int]:
+        """Whose processes `summary` would tell of."""
+        return {
+            seen.process.uid
+            for seen in list(self._seen.values())
+            if not run_id or seen.process.run_id == run_id
+        }
+
     def summary(self, run_id: str, report_path: str | None) -> RunSummary:
         """Of one run; of all processes where `run_id` is empty."""
         seen = [s for s in self._seen.values() if not run_id or s.process.run_id == run_id]

@@ -9,6 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 
 from pymon.base.clock import Clock
@@ -16,7 +17,7 @@ from pymon.base.errors import PymonError
 from pymon.capture.manager import CaptureManager
 from pymon.daemon.incidents import Incidents
 from pymon.daemon.ledger import Ledger, without_steps
-from pymon.daemon.runner import Runner
+from pymon.daemon.runner import Runner, guarded
 from pymon.detectors import Detector
 from pymon.diagnosis import diagnose
 from pymon.exporters.journal import Journal
@@ -32,6 +33,7 @@ log = logging.getLogger(__name__)
 # A second incident of a process within this time is told by the capture of the first one: detectors see one cause
 # from several sides within seconds of each other.
 SAME_CAUSE_S = 60.0
+_NOTHING: tuple[tuple[Diagnosis, ...], Path | None] = ((), None)
 
 
 @dataclass(slots=True)
@@ -72,7 +74,7 @@ class Pipeline:
             self.journal.add("incident_end", incident.incident_id, asdict(incident))
         for incident in began:
             self._begin(incident)
-        self.publish(snapshot, self.incidents.open)
+        guarded("publishing", lambda: self.publish(snapshot, self.incidents.open), None)
 
     def start_capture(
         self, pids: tuple[int, ...], steps: int, cause: str, incident_id: str | None = None
@@ -98,7 +100,10 @@ class Pipeline:
 
     def _findings(self) -> list[Finding]:
         recent = tuple(self._history)
-        return [finding for detector in self.detectors for finding in detector.detect(recent)]
+        findings: list[Finding] = []
+        for detector in self.detectors:
+            findings += guarded(detector.name, partial(_judge, detector, recent), [])
+        return findings
 
     def _begin(self, incident: Incident) -> None:
         finding = incident.finding
@@ -118,13 +123,10 @@ class Pipeline:
             log.info("capture %s of pid %d: %s", request.capture_id, receipt.pid, _told(receipt))
             self.journal.add("receipt", request.capture_id, asdict(receipt))
         folder = self.captures.captures_dir / request.capture_id
-        diagnoses: tuple[Diagnosis, ...] = ()
-        report: Path | None = None
+        diagnoses, report = _NOTHING
         if any(receipt.status is ReceiptStatus.WRITTEN for receipt in receipts):
-            try:
-                diagnoses, report = await asyncio.to_thread(_read, folder)
-            except (PymonError, OSError) as err:
-                log.warning("capture %s cannot be read: %s", request.capture_id, err)
+            what, work = f"reading capture {folder.name}", partial(_read, folder)
+            diagnoses, report = await asyncio.to_thread(guarded, what, work, _NOTHING)
         for diagnosis in diagnoses:
             log.warning("capture %s: %s", request.capture_id, diagnosis.title)
             self.journal.add("diagnosis", request.capture_id, asdict(diagnosis))
@@ -135,15 +137,23 @@ class Pipeline:
         return capture
 
 
+def _judge(detector: Detector, recent: Sequence[Snapshot]) -> list[Finding]:
+    return list(detector.detect(recent))
+
+
 def _told(receipt: CaptureReceipt) -> str:
     return f"{receipt.status.value}{f': {receipt.reason}' if receipt.reason else ''}"
 
 
-def _read(folder: Path) -> tuple[tuple[Diagnosis, ...], Path]:
-    """In a worker thread: the capture's diagnosis, and its reports beside it. Raises PymonError and OSError."""
-    report = diagnose([folder])
-    write_whole(folder / "diagnosis.json", json.render(report))
-    write_whole(folder / "report.html", html.render(report, f"Capture {folder.name}"))
+def _read(folder: Path) -> tuple[tuple[Diagnosis, ...], Path | None]:
+    """In a worker thread: the capture's diagnosis, and its reports beside it; nothing where it cannot be read."""
+    try:
+        report = diagnose([folder])
+        write_whole(folder / "diagnosis.json", json.render(report))
+        write_whole(folder / "report.html", html.render(report, f"Capture {folder.name}"))
+    except (PymonError, OSError) as err:
+        log.warning("capture %s cannot be read: %s", folder.name, err)
+        return _NOTHING
     return report.diagnoses, folder / "report.html"
 
 

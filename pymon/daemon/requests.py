@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
@@ -44,14 +45,13 @@ class Requests:
                 async for reply in self._capture(peer, request):
                     yield reply
             elif request.command == "status":
-                yield wire.Reply(last=True, body=self._status())
+                yield fitting(wire.Reply(last=True, body=self._status()))
             elif request.command == "summary":
                 if self.server.someone_ended:
                     await self.pipeline.tick(
                         everything=True
                     )  # what it did last belongs into its summary
-                body = await asyncio.to_thread(self._summary, request.run_id)
-                yield wire.Reply(last=True, body=body)
+                yield await asyncio.to_thread(self._summary, peer, request.run_id)
             else:
                 yield wire.Reply(False, True, f"unknown command {request.command[:64]!r}")
         except (PymonError, OSError) as err:
@@ -123,12 +123,17 @@ class Requests:
             "captures": rows,
         }
 
-    def _summary(self, run_id: str) -> dict[str, Any]:
+    def _summary(self, peer: Peer, run_id: str) -> wire.Reply:
         """In a worker thread. The report is written anew each time, with the links to its captures' reports."""
+        owners = self.pipeline.ledger.owners(run_id)
+        if not all(peer.may_touch(uid) for uid in owners):
+            return wire.Reply(False, True, "processes of another user are among it")
         summary = self.pipeline.ledger.summary(run_id, None)
         name = "".join(char if char.isalnum() or char in "-_" else "-" for char in run_id)[:64]
         folder = self.state_dir / "runs" / (name or "all")
         try:
+            if not owners:  # nothing to tell: whoever invents run ids fills no disk
+                return wire.Reply(last=True, body=msgspec.to_builtins(summary))
             folder.mkdir(parents=True, exist_ok=True)
             summary = replace(summary, report_path=str(folder / "report.html"))
             write_whole(folder / "report.html", run_html.render(summary))
@@ -136,8 +141,28 @@ class Requests:
             summary = replace(
                 summary, report_path=None
             )  # a full disk costs the page, not the summary
-        body: dict[str, Any] = msgspec.to_builtins(summary)
-        return body
+        return fitting(wire.Reply(last=True, body=msgspec.to_builtins(summary)))
+
+
+def fitting(reply: wire.Reply) -> wire.Reply:
+    """The reply, with the oldest rows left out where all would be too large for a message; its text says so."""
+    body, left_out = dict(reply.body), []
+    for key in ("captures", "incidents", "processes"):
+        rows = list(body.get(key, ()))
+        count = len(rows)
+        while rows and not _fits(body):
+            rows = body[key] = rows[(len(rows) + 1) // 2 :]
+        if len(rows) < count:
+            left_out.append(f"{count - len(rows)} {key}")
+    if not left_out:
+        return reply
+    return replace(
+        reply, text=f"too much for one answer, left out: {', '.join(left_out)}", body=body
+    )
+
+
+def _fits(body: dict[str, Any]) -> bool:
+    return len(json.dumps(body)) <= wire.MAX_MESSAGE_BYTES - wire.MAX_TEXT
 
 
 def living(pipeline: Pipeline) -> tuple[TrainingProcess, ...]:

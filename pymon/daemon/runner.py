@@ -5,14 +5,18 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from pymon.base.errors import SourceAbsent, SourceFailed
 from pymon.collectors import Collector
 from pymon.model.snapshot import Outcome, State
 
 log = logging.getLogger(__name__)
+ResultT = TypeVar("ResultT")
+_TOLD_MAX = 100
+_told: set[str] = set()
 
 
 def run_once(collector: Collector) -> Outcome:
@@ -29,6 +33,18 @@ def run_once(collector: Collector) -> Outcome:
         state, reason = State.FAILED, f"{type(err).__name__}: {err}"
         log.warning("collector %s failed: %s", collector.name, reason)
     return Outcome(collector.name, state, time.monotonic() - began_s, section, reason)
+
+
+def guarded(what: str, work: Callable[[], ResultT], instead: ResultT) -> ResultT:
+    """The work's result; `instead` where it has a bug, which is told once and ends here."""
+    try:
+        return work()
+    except Exception as err:  # a bug of a detector or a rule costs its own findings only
+        reason = f"{what}: {type(err).__name__}: {err}"
+        if reason not in _told and len(_told) < _TOLD_MAX:
+            _told.add(reason)
+            log.error("%s", reason, exc_info=True)
+        return instead
 
 
 class _Slot:
