@@ -12,6 +12,7 @@ import queue
 import sqlite3
 import threading
 import time
+from enum import Enum
 from pathlib import Path
 
 log = logging.getLogger(__name__)
@@ -50,7 +51,7 @@ class Journal:
     def add(self, kind: str, name: str, body: object) -> None:
         """One row: `kind` is incident, receipt or diagnosis; `body` anything that JSON can hold."""
         try:
-            row = (time.time_ns(), kind, name, json.dumps(body, default=str))
+            row = (time.time_ns(), kind, name, json.dumps(body, default=_plain))
             self._queue.put_nowait(row)
         except queue.Full:
             self.dropped_total += 1
@@ -99,6 +100,10 @@ class Journal:
     def _size_bytes(self) -> int:
         files = [self._path, Path(f"{self._path}-wal")]
         return sum(file.stat().st_size for file in files if file.exists())
+
+
+def _plain(value: object) -> str:
+    return str(value.value if isinstance(value, Enum) else value)
 
 
 def _open(path: Path) -> sqlite3.Connection:

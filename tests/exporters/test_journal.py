@@ -4,6 +4,7 @@ import sqlite3
 import time
 
 from pymon.exporters.journal import Journal
+from pymon.model.capture import ReceiptStatus
 
 
 def rows(path):
@@ -13,11 +14,15 @@ def rows(path):
 
 def test_what_was_added_is_there_after_the_end(tmp_path):
     journal = Journal(tmp_path / "journal.sqlite", 10**6)
-    journal.add("incident", "step_slow-1", {"rank": 3})
+    journal.add("receipt", "c1", {"rank": 3, "status": ReceiptStatus.WRITTEN})
     journal.close(5)
 
     ((kind, name, body),) = rows(tmp_path / "journal.sqlite")
-    assert (kind, name, json.loads(body)) == ("incident", "step_slow-1", {"rank": 3})
+    assert (kind, name, json.loads(body)) == (
+        "receipt",
+        "c1",
+        {"rank": 3, "status": "written"},
+    )
 
 
 def test_it_goes_on_where_it_stopped(tmp_path):
