@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from pymon.base.errors import SourceFailed
-from pymon.model.gpu import Gpu, GpuSection
+from pymon.model.gpu import GpuSection
 from pymon.sources.nvml import Nvml
 
 
@@ -29,20 +29,7 @@ class NvmlCollector:
         gpus, unreadable = [], []
         for index in range(self.nvml.gpu_count()):
             try:
-                reading = self.nvml.read(index)
+                gpus.append(self.nvml.read(index))
             except SourceFailed:
                 unreadable.append(index)
-            else:
-                gpus.append(
-                    Gpu(
-                        uuid=reading.uuid,
-                        index=reading.index,
-                        name=reading.name,
-                        utilization_ratio=reading.utilization_ratio,
-                        memory_total_bytes=reading.memory_total_bytes,
-                        memory_used_bytes=reading.memory_used_bytes,
-                        power_w=reading.power_w,
-                        temperature_celsius=reading.temperature_celsius,
-                    )
-                )
         return GpuSection(tuple(gpus), tuple(unreadable))

@@ -7,22 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from pymon.base.errors import SourceAbsent, SourceFailed
+from pymon.model.gpu import Gpu
 
 ValueT = TypeVar("ValueT")
-
-
-@dataclass(frozen=True, slots=True)
-class GpuReading:
-    """One GPU; what it does not support is None. Units are NVML's own, converted: percent to ratio, mW to W."""
-
-    uuid: str
-    index: int
-    name: str
-    utilization_ratio: float | None
-    memory_total_bytes: int | None
-    memory_used_bytes: int | None
-    power_w: float | None
-    temperature_celsius: float | None
 
 
 @dataclass(slots=True)
@@ -40,8 +27,8 @@ class Nvml:
             self._library = None
             raise SourceFailed(f"NVML: {err}") from None
 
-    def read(self, index: int) -> GpuReading:
-        """One GPU. Raises SourceFailed where it does not even tell its name (lost, hung up)."""
+    def read(self, index: int) -> Gpu:
+        """One GPU, NVML's percent and mW as ratio and W. Raises SourceFailed where it does not even tell its name."""
         library = self._open()
         try:
             handle = library.nvmlDeviceGetHandleByIndex(index)
@@ -55,7 +42,7 @@ class Nvml:
         heat = self._field(
             lambda: library.nvmlDeviceGetTemperature(handle, library.NVML_TEMPERATURE_GPU)
         )
-        return GpuReading(
+        return Gpu(
             uuid=uuid,
             index=index,
             name=name,

@@ -11,18 +11,8 @@ from pymon.capture.torch_profile import first_steps
 from pymon.link import wire
 from pymon.model.capture import CaptureRequest
 from pymon.sources.kineto import KinetoProcess
+from tests.clock_double import ClockDouble
 from tests.detectors.histories import PROCESS
-
-
-@dataclass
-class ClockDouble:
-    now_s: float = 0.0
-
-    def monotonic_ns(self):
-        return int(self.now_s * 1e9)
-
-    def real_ns(self):
-        return int(self.now_s * 1e9)
 
 
 @dataclass

@@ -8,6 +8,7 @@ from pymon.collectors.processes import KEEP_ENDED_S, ProcessesCollector
 from pymon.link.page import StepSample, TrainSample
 from pymon.link.wire import Hello
 from pymon.model.training import Counting
+from tests.clock_double import ClockDouble
 
 
 @dataclass
@@ -36,17 +37,6 @@ class AttachedDouble:
     ended: str | None = None
     pid: int = 7
     uid: int = 1000
-
-
-@dataclass
-class ClockDouble:
-    now_s: float = 100.0
-
-    def monotonic_ns(self):
-        return int(self.now_s * 1e9)
-
-    def real_ns(self):
-        return int(self.now_s * 1e9)
 
 
 def sample(steps_total, counting=1):
@@ -83,7 +73,7 @@ def one():
     """A collector with one attached process, and its page."""
     attached = AttachedDouble(Hello("a" * 32, 7, rank=3, job_id="j"), PageDouble(sample(2)))
     attached.page.steps = (step(1), step(2, 30))
-    clock = ClockDouble()
+    clock = ClockDouble(100.0)
     return ProcessesCollector(lambda: [attached], clock), attached, clock
 
 

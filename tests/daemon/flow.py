@@ -11,6 +11,7 @@ from pymon.model.capture import CaptureKind, CaptureReceipt, ReceiptStatus
 from pymon.model.finding import Finding, Subject
 from pymon.model.snapshot import Outcome, State
 from pymon.model.training import Histogram, StepRecord, TrainingSection
+from tests.clock_double import ClockDouble
 from tests.detectors.histories import PROCESS
 
 
@@ -34,17 +35,6 @@ def finding(attach_id=PROCESS.attach_id, pid=PROCESS.pid):
 def receipt(capture_id, pid=PROCESS.pid, status=ReceiptStatus.WRITTEN, reason=""):
     """How a capture of one process ended."""
     return CaptureReceipt(capture_id, CaptureKind.TORCH, pid, 0, status, reason)
-
-
-@dataclass
-class ClockDouble:
-    now_s: float = 1000.0
-
-    def monotonic_ns(self):
-        return int(self.now_s * 1e9)
-
-    def real_ns(self):
-        return int(self.now_s * 1e9)
 
 
 @dataclass
@@ -104,7 +94,7 @@ class JournalDouble:
 
 def pipeline(tmp_path, **changes):
     """A pipeline over one process and one detector that says nothing."""
-    clock = ClockDouble()
+    clock = ClockDouble(1000.0)
     parts = {
         "clock": clock,
         "runner": RunnerDouble(clock, (process(),)),

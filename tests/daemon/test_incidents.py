@@ -1,19 +1,7 @@
-from dataclasses import dataclass
-
 from pymon.base.units import ratio
 from pymon.daemon.incidents import Incidents
 from pymon.model.finding import Finding, Subject
-
-
-@dataclass
-class ClockDouble:
-    now_s: float = 0.0
-
-    def monotonic_ns(self):
-        return int(self.now_s * 1e9)
-
-    def real_ns(self):
-        return int(self.now_s * 1e9)
+from tests.clock_double import ClockDouble
 
 
 def finding(detector="step_slow", who="a"):
