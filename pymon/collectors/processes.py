@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Protocol
@@ -21,6 +22,9 @@ from pymon.model.training import (
 )
 
 KEEP_ENDED_S = 900.0  # so that an alert about a process outlives it long enough to be read
+KEEP_ENDED_MAX = (
+    128  # of one user; a node's GPUs many times over, and a bound against one who attaches and ends
+)
 _COUNTING = (Counting.NONE, Counting.OPTIMIZER, Counting.EXPLICIT, Counting.BACKWARD)
 _MAX_COUNT = 2**53  # what a metric can hold exactly; a trainer may claim any number
 
@@ -71,19 +75,30 @@ class ProcessesCollector:
         now_ns = self.clock.monotonic_ns()
         for attached in list(self.attachments()):
             known = self._known.setdefault(attached.hello.attach_id, _Known(attached))
-            known.attached = attached  # a trainer that connected again
-            if attached.ended is None:
-                known.ended_ns = None
+            if known.attached is not attached:  # a trainer that connected again
+                known.attached.page.close()
+                known.attached, known.ended_ns = attached, None
+        self._forget(now_ns)
         processes = [self._read(known, now_ns) for known in list(self._known.values())]
         return TrainingSection(tuple(process for process in processes if process is not None))
+
+    def _forget(self, now_ns: int) -> None:
+        """Those that ended long ago, and the first to end of a user of whom too many did."""
+        ended = sorted(
+            (known.ended_ns, attach_id)
+            for attach_id, known in self._known.items()
+            if known.ended_ns is not None
+        )
+        left = Counter(self._known[attach_id].attached.uid for _, attach_id in ended)
+        for ended_ns, attach_id in ended:
+            uid = self._known[attach_id].attached.uid
+            if now_ns - ended_ns > KEEP_ENDED_S * 1e9 or left[uid] > KEEP_ENDED_MAX:
+                left[uid] -= 1
+                del self._known[attach_id]
 
     def _read(self, known: _Known, now_ns: int) -> TrainingProcess | None:
         attached = known.attached
         if known.ended_ns is not None:
-            if now_ns - known.ended_ns > KEEP_ENDED_S * 1e9:
-                attached.page.close()
-                del self._known[attached.hello.attach_id]
-                return None
             return known.newest
         sample = attached.page.train()
         steps, lost = attached.page.steps_after(known.last_step)
@@ -96,6 +111,7 @@ class ProcessesCollector:
             known.newest = replace(_with_steps(known.newest, ()), ended=attached.ended)
         if attached.ended is not None:
             known.ended_ns = now_ns
+            attached.page.close()  # this was the last look
             process = known.newest
             known.newest = process and _with_steps(process, ())
             return process

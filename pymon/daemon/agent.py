@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import os
 import socket
 import stat
+import time
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pymon.base.errors import PymonError
-from pymon.daemon.peers import Peer, close_all, open_pidfd, peer_of, receive
+from pymon.daemon.death import Watch, until_readable, watching
+from pymon.daemon.peers import Peer, close_all, peer_of, receive
 from pymon.link import socket as agent
 from pymon.link import wire
 from pymon.link.page import PageError, PageReader
@@ -27,6 +30,9 @@ MAX_CONNECTIONS = 512  # 8 GPUs with many ranks each, and commands; a bound agai
 MAX_PER_UID = 256
 HELLO_TIMEOUT_S = 5.0
 SEND_TIMEOUT_S = 5.0  # a command that does not read its answer
+RECONNECT_S = 3.0  # a probe tries again every two seconds: it has not ended before that
+PAUSE_S = 0.05  # after each message of a trainer: it has one receipt to send for each order, and a flood must wait
+LOCK_WAIT_S = 2.0  # for another daemon that starts in the same folder
 
 
 @dataclass(slots=True)
@@ -73,13 +79,14 @@ class AgentServer:
     _gone: deque[Attachment] = field(default_factory=lambda: deque(maxlen=MAX_CONNECTIONS))
     _listener: socket.socket | None = None
     _path: Path | None = None
+    _inode: int = 0
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
     _live: Counter[int] = field(default_factory=Counter)
 
     def start(self, path: Path, mode: int) -> None:
         """Listens at `path`. Raises PymonError where that cannot be had."""
         self._listener = listen(path, mode)
-        self._path = path
+        self._path, self._inode = path, path.stat().st_ino
         self._keep(self._accept(self._listener))
 
     async def stop(self) -> None:
@@ -90,7 +97,11 @@ class AgentServer:
         if self._listener is not None:
             self._listener.close()
         if self._path is not None:
-            self._path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                if (
+                    self._path.stat().st_ino == self._inode
+                ):  # else another daemon has taken the name
+                    self._path.unlink()
 
     def send(self, attach_id: str, order: wire.CaptureOrder) -> bool:
         """Gives an order to a trainer; False where it is gone or does not read."""
@@ -169,20 +180,29 @@ class AgentServer:
             fds.clear()
         sock.send(wire.encode(wire.Welcome()), socket.MSG_NOSIGNAL)
         attachment = Attachment(hello, peer, page, sock)
-        self.attachments[hello.attach_id] = attachment
+        with watching(sock, peer) as watch:
+            await self._attached(sock, attachment, watch)
+
+    async def _attached(self, sock: socket.socket, attachment: Attachment, watch: Watch) -> None:
+        attach_id = attachment.hello.attach_id
+        self.attachments[attach_id] = attachment
         self.clients += 1
         self.clients_total += 1
         self.handlers.attached(attachment)
         try:
-            await self._listen_to(sock, attachment)
+            await self._listen_to(sock, attachment, watch)
+        except (OSError, wire.WireError):
+            pass  # whatever it sent: what counts is whether it lives
         finally:
             self.clients -= 1
             attachment.sock = None
-            if self.attachments.get(hello.attach_id) is attachment:  # else it connected again
-                del self.attachments[hello.attach_id]
-                attachment.ended = attachment.ended or "unknown"
-                self._gone.append(attachment)
-                self.handlers.ended(attachment)
+            sock.close()
+        how = await watch.how(RECONNECT_S)
+        if self.attachments.get(attach_id) is attachment:  # else it connected again
+            del self.attachments[attach_id]
+            attachment.ended = how or "disconnected"
+            self._gone.append(attachment)
+            self.handlers.ended(attachment)
 
     def _open_page(self, peer: Peer, hello: wire.Hello, fds: list[int]) -> PageReader:
         if len(fds) != 1:
@@ -195,25 +215,28 @@ class AgentServer:
             raise PageError("this attach id belongs to another user")
         return page
 
-    async def _listen_to(self, sock: socket.socket, attachment: Attachment) -> None:
+    async def _listen_to(self, sock: socket.socket, attachment: Attachment, watch: Watch) -> None:
         """Receipts, until the trainer is gone: by its pidfd, since a forked child may hold the socket open."""
-        gone = asyncio.ensure_future(_until_dead(attachment.peer.pid))
+        dead = asyncio.ensure_future(watch.dead())
         try:
             while True:
                 arriving = asyncio.ensure_future(_receive(sock))
-                await asyncio.wait({gone, arriving}, return_when=asyncio.FIRST_COMPLETED)
-                if not arriving.done():
-                    arriving.cancel()
-                    return
-                data, fds = arriving.result()
+                try:
+                    await asyncio.wait({dead, arriving}, return_when=asyncio.FIRST_COMPLETED)
+                    if not arriving.done():
+                        return
+                    data, fds = arriving.result()
+                finally:
+                    await _cancelled(arriving)
                 close_all(fds)
                 if not data:
                     return
                 message = wire.decode(data)
                 if isinstance(message, wire.Receipt):
                     self.handlers.receipt(attachment.hello.attach_id, message)
+                await asyncio.sleep(PAUSE_S)
         finally:
-            gone.cancel()
+            await _cancelled(dead)
 
     async def _command(self, sock: socket.socket, peer: Peer, request: wire.Request) -> None:
         if request.command == "hold":
@@ -238,48 +261,47 @@ def _fitting(reply: wire.Reply) -> bytes:
         )
 
 
+async def _cancelled(task: asyncio.Future[Any]) -> None:
+    """Waits until it is over: what it watches may be closed and its number given to another only then."""
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
 async def _receive(sock: socket.socket) -> tuple[bytes, list[int]]:
     """The next datagram and its descriptors; empty at the end of the connection."""
     while True:
         try:
             return receive(sock)
         except BlockingIOError:
-            await _until_readable(sock.fileno())
+            await until_readable(sock.fileno())
 
 
 async def _send(sock: socket.socket, data: bytes) -> None:
     await asyncio.get_running_loop().sock_sendall(sock, data)
 
 
-async def _until_readable(fd: int) -> None:
-    loop = asyncio.get_running_loop()
-    ready: asyncio.Future[None] = loop.create_future()
-
-    def wake() -> None:
-        if not ready.done():
-            ready.set_result(None)
-
-    loop.add_reader(fd, wake)
-    try:
-        await ready
-    finally:
-        loop.remove_reader(fd)
-
-
-async def _until_dead(pid: int) -> None:
-    """Returns when the process ends; never, where it cannot be watched: then the socket's end tells."""
-    pidfd = open_pidfd(pid)
-    if pidfd is None:
-        await asyncio.get_running_loop().create_future()
-        return
-    try:
-        await _until_readable(pidfd)
-    finally:
-        os.close(pidfd)
-
-
 def listen(path: Path, mode: int) -> socket.socket:
     """A listening socket at `path`. A name that a dead daemon left is taken over. Raises PymonError."""
+    with _alone_in(path.parent):
+        _refuse_taken(path)
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
+        try:
+            with contextlib.suppress(FileNotFoundError):
+                path.unlink()
+            with agent.address(path) as short:
+                sock.bind(short)
+            path.chmod(mode)
+            sock.listen(128)
+        except OSError as err:
+            sock.close()
+            raise PymonError(
+                f"cannot listen at {path}: {err.strerror}; choose another with --socket PATH"
+            ) from None
+    sock.setblocking(False)
+    return sock
+
+
+def _refuse_taken(path: Path) -> None:
     with contextlib.suppress(OSError):
         if not stat.S_ISSOCK(path.lstat().st_mode):
             raise PymonError(f"{path} is there and no socket; choose another with --socket PATH")
@@ -291,21 +313,29 @@ def listen(path: Path, mode: int) -> socket.socket:
         raise PymonError(f"{path} is taken by something else: {err}") from None
     else:
         raise PymonError(f"a daemon is running already at {path}; `pymon status` asks it")
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
+
+
+@contextlib.contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """No other daemon takes a name here meanwhile: two that start at once must not both find it free.
+
+    Whoever holds the lock for long, or has no right to it, is not waited for.
+    """
     try:
-        with contextlib.suppress(FileNotFoundError):
-            path.unlink()
-        with agent.address(path) as short:
-            sock.bind(short)
-        path.chmod(mode)
-        sock.listen(128)
-    except OSError as err:
-        sock.close()
-        raise PymonError(
-            f"cannot listen at {path}: {err.strerror}; choose another with --socket PATH"
-        ) from None
-    sock.setblocking(False)
-    return sock
+        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        yield  # bind says what is wrong with the folder
+        return
+    try:
+        deadline_s = time.monotonic() + LOCK_WAIT_S
+        while time.monotonic() < deadline_s:
+            with contextlib.suppress(OSError):
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            time.sleep(0.05)
+        yield
+    finally:
+        os.close(lock)
 
 
 def default_path() -> Path:

@@ -1,4 +1,4 @@
-"""Who is at the other end of the agent socket, and how a process that is gone ended."""
+"""Who is at the other end of the agent socket, and what came from there."""
 
 from __future__ import annotations
 
@@ -54,13 +54,3 @@ def close_all(fds: list[int]) -> None:
     """Closes descriptors that nobody will use."""
     for fd in fds:
         os.close(fd)
-
-
-def open_pidfd(pid: int) -> int | None:
-    """A descriptor that becomes readable when the process ends; None where the kernel gives none."""
-    if pid <= 0:
-        return None
-    try:
-        return os.pidfd_open(pid)
-    except OSError:
-        return None

@@ -24,6 +24,7 @@ from pymon.model.training import TrainingProcess, TrainingSection
 from pymon.reports import run_html
 
 STEPS_MAX = 1000  # of a request; the capture's own bounds are far below
+SETTLE_S = 0.02  # passes of the loop within which an end that the kernel has told is noted
 _LATEST = 20  # incidents and captures in a status
 _NOT_YOURS = "that process belongs to another user"
 
@@ -47,10 +48,9 @@ class Requests:
             elif request.command == "status":
                 yield fitting(wire.Reply(last=True, body=self._status()))
             elif request.command == "summary":
-                if self.server.someone_ended:
-                    await self.pipeline.tick(
-                        everything=True
-                    )  # what it did last belongs into its summary
+                await asyncio.sleep(SETTLE_S)
+                if self.server.someone_ended:  # what it did last belongs into its summary
+                    await self.pipeline.tick(everything=True)
                 yield await asyncio.to_thread(self._summary, peer, request.run_id)
             else:
                 yield wire.Reply(False, True, f"unknown command {request.command[:64]!r}")

@@ -55,22 +55,25 @@ class _Slot:
         self._go, self._done = threading.Event(), threading.Event()
         self._done.set()
         self._outcome: Outcome | None = None
+        self._late = False  # the outcome of a run that missed its tick waits for the next one
         self._began_s = 0.0
         name = f"pymon-{collector.name}"
         threading.Thread(target=self._work, name=name, daemon=True).start()
 
     def start(self) -> None:
-        """Begins a run, unless the one before is still at it."""
-        if self._done.is_set():
+        """Begins a run, unless the one before is still at it, or what it brought has not been taken yet."""
+        if self._done.is_set() and not self._late:
             self._done.clear()
             self._began_s = time.monotonic()
             self._go.set()
 
     def result(self, deadline_s: float) -> Outcome:
-        """The run's outcome, or LATE."""
+        """The run's outcome, or LATE; a late one comes with the next tick, since its steps are told only once."""
         limit_s = min(deadline_s, self._began_s + self.collector.timeout_s)
         if self._done.wait(max(0.0, limit_s - time.monotonic())) and self._outcome is not None:
+            self._late = False
             return self._outcome
+        self._late = True
         took_s = time.monotonic() - self._began_s
         reason = f"no answer after {took_s:.1f} s; not started again until it ends"
         return Outcome(self.collector.name, State.LATE, took_s, None, reason)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from pymon.collectors.processes import KEEP_ENDED_S, ProcessesCollector
+from pymon.collectors.processes import KEEP_ENDED_MAX, KEEP_ENDED_S, ProcessesCollector
 from pymon.link.page import StepSample, TrainSample
 from pymon.link.wire import Hello
 from pymon.model.training import Counting
@@ -130,7 +130,45 @@ def test_an_ended_process_stays_a_quarter_of_an_hour_with_its_totals(one):
     assert [s.step for s in last.new_steps] == [3]
     assert (later.steps_total, later.ended, later.new_steps) == (3, "unknown", ())
     assert collector.collect().processes == ()
+
+
+def test_a_page_is_let_go_with_the_last_look_at_it(one):
+    collector, attached, _ = one
+    collector.collect()
+    assert not attached.page.closed
+    attached.ended = "exited"
+
+    collector.collect()
+
     assert attached.page.closed
+
+
+def test_a_trainer_that_connects_again_goes_on_where_it_was(one):
+    collector, attached, _ = one
+    collector.collect()
+    again = AttachedDouble(attached.hello, PageDouble(sample(3), (*attached.page.steps, step(3))))
+    collector.attachments = lambda: [again]
+
+    (process,) = collector.collect().processes
+
+    assert [s.step for s in process.new_steps] == [3]
+    assert attached.page.closed
+    assert not again.page.closed
+
+
+def test_who_attaches_and_ends_without_end_pushes_out_only_ones_own(one):
+    collector, attached, clock = one
+    attached.ended = "exited"
+    collector.collect()
+    for number in range(KEEP_ENDED_MAX + 50):
+        clock.now_s += 0.01
+        page = PageDouble(sample(1))
+        one_more = AttachedDouble(Hello(f"{number:032x}", 8), page, "exited", pid=8, uid=2000)
+        collector.attachments = lambda one_more=one_more: [one_more]
+        collector.collect()
+
+    uids = [process.uid for process in collector.collect().processes]
+    assert (uids.count(1000), uids.count(2000)) == (1, KEEP_ENDED_MAX)
 
 
 def test_absurd_claims_of_a_trainer_are_bounded(one):

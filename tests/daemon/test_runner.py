@@ -80,3 +80,18 @@ def test_what_is_not_due_gives_what_it_gave_last():
 
     assert runner.tick() == runner.tick()
     assert len(collector.runs) == 1
+
+
+def test_what_a_late_run_brought_comes_with_the_next_tick_and_is_not_lost():
+    hang = threading.Event()
+    late = CollectorDouble(hang.wait, "late")
+    runner = Runner([late])
+
+    assert runner.tick(everything=True)[0].state is State.LATE
+    hang.set()
+    deadline_s = time.monotonic() + 5
+    while (outcome := runner.tick(everything=True)[0]).state is State.LATE:
+        assert time.monotonic() < deadline_s
+
+    assert outcome.section == SECTION
+    assert len(late.runs) == 1
