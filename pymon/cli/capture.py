@@ -11,7 +11,7 @@ import click
 from pymon.cli import agent as agent_client
 from pymon.link import wire
 
-TIMEOUT_S = 180.0  # Kineto's way: four polls to fetch the order, then a minute to write
+TIMEOUT_S = 720.0  # the longest order (ten minutes, for steps of half a minute) and its answer
 _EPILOG = """
 \b
 Examples:
@@ -62,5 +62,7 @@ def _tell(body: dict[str, Any]) -> None:
         click.echo(f"{diagnosis['title']}")
         for advice in diagnosis["advice"]:
             click.echo(f"  - {advice}")
+    if problem := body.get("problem"):
+        click.echo(f"diagnosis: {problem}")
     if body["report"]:
         click.echo(f"report: {body['report']}")

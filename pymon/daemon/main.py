@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import resource
 import signal
 import sys
 from collections.abc import AsyncIterator, Coroutine
@@ -15,17 +16,20 @@ from typing import Any
 
 from pymon import __version__
 from pymon.base.clock import SystemClock
-from pymon.base.errors import InputError, PymonError, SourceAbsent
+from pymon.base.errors import InputError, SourceAbsent
 from pymon.capture.budget import CaptureSettings
 from pymon.capture.bundle import clear_temporary
 from pymon.capture.manager import CaptureManager
 from pymon.collectors import Collector, all_collectors
 from pymon.daemon import config as configuration
-from pymon.daemon.agent import AgentServer, Attachment, Handlers, default_path
+from pymon.daemon import folders
+from pymon.daemon.agent import AgentServer, Attachment, Handlers
+from pymon.daemon.cases import Cases
 from pymon.daemon.config import Config
 from pymon.daemon.http import HttpServer, Pages
 from pymon.daemon.incidents import Incidents
 from pymon.daemon.ledger import Ledger
+from pymon.daemon.listener import default_path
 from pymon.daemon.peers import Peer
 from pymon.daemon.pipeline import Pipeline
 from pymon.daemon.requests import Requests, living
@@ -45,6 +49,7 @@ log = logging.getLogger(__name__)
 
 END_S = 3.0  # SIGTERM to exit; service managers give more, but nothing here needs it
 FIRST_CLIENT_S = 120.0  # a private daemon that nobody came to
+DESCRIPTORS = 4096  # three for each of 512 connections, HTTP, files, and as much again
 LAST_CLIENT_S = 2.0  # a private daemon whose last client is gone
 
 
@@ -90,7 +95,7 @@ class Daemon:
         self._collectors = all_collectors(self.server.seen)
         self._check_names(config)
         self.clock = SystemClock()
-        self.state_dir = _state_dir(options, config)
+        self.state_dir = folders.state_dir(options.state_dir, config.daemon.state_dir)
         self.socket = options.socket or (
             Path(config.daemon.socket) if config.daemon.socket else default_path()
         )
@@ -104,9 +109,9 @@ class Daemon:
             orders=_Orders(self),
             kineto=self.kineto,
             clock=self.clock,
-            captures_dir=_subfolder(self.state_dir / "captures", 0o750),
+            captures_dir=folders.own(self.state_dir / "captures", 0o750),
             # Trainers of any user make their folder here, and none can touch another's (design: setgid, sticky).
-            spool_dir=_subfolder(self.state_dir / "spool", 0o700 if options.private else 0o3733),
+            spool_dir=folders.own(self.state_dir / "spool", 0o700 if options.private else 0o3733),
         )
         clear_temporary(self.captures.captures_dir)
         self.journal = Journal(self.state_dir / "journal.sqlite", config.journal.max_bytes)
@@ -133,13 +138,14 @@ class Daemon:
             await self._stop()
 
     def _pipeline(self, config: Config) -> Pipeline:
+        ledger = Ledger(self.clock)
         return Pipeline(
             clock=self.clock,
             runner=Runner(self._enabled(config)),
             detectors=[d for d in ALL if d.name not in config.detectors.disabled],
             incidents=Incidents(self.clock, config.detectors.quiet_s, config.detectors.cooldown_s),
-            captures=self.captures,
-            ledger=Ledger(self.clock),
+            cases=Cases(self.clock, self.captures, ledger, self.journal),
+            ledger=ledger,
             journal=self.journal,
             publish=self._publish,
             automatic=config.capture.automatic,
@@ -185,6 +191,8 @@ class Daemon:
             ticks_skipped_total=self.schedule.skipped_total,
             incidents_total=self.pipeline.ledger.incidents_total,
             captures_total=self.pipeline.ledger.captures_total,
+            journal_dropped_total=self.journal.dropped_total,
+            connections_refused_total=self.server.refused_total,
         )
         self.pages.update(self.renderer.render(snapshot, incidents, stats))
 
@@ -209,7 +217,7 @@ class Daemon:
         loop.add_signal_handler(signal.SIGHUP, self._reload)
         loop.add_signal_handler(
             signal.SIGUSR1,
-            lambda: self.pipeline.start_capture((), self.config.capture.steps, "signal"),
+            lambda: self.pipeline.cases.start((), self.config.capture.steps, "signal"),
         )
 
     def _reload(self) -> None:
@@ -239,7 +247,7 @@ class Daemon:
             if self.server.clients:
                 needed_s = loop.time()
             wait_s = LAST_CLIENT_S if self.server.clients_total else FIRST_CLIENT_S
-            if loop.time() - needed_s > wait_s and not self.pipeline.under_way:
+            if loop.time() - needed_s > wait_s and not self.pipeline.cases.under_way:
                 return
 
     def _task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -270,7 +278,17 @@ def run(options: Options) -> None:
         format="%(asctime)s %(levelname)s %(message)s",
         stream=sys.stderr,
     )
+    _allow_descriptors()
     asyncio.run(_main(options, config))
+
+
+def _allow_descriptors() -> None:
+    """Shells and service managers allow 1,024, the agent socket's connections alone may take more."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if 0 <= soft < DESCRIPTORS:  # -1: no limit
+        wanted = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS)
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 async def _main(options: Options, config: Config) -> None:
@@ -280,39 +298,6 @@ async def _main(options: Options, config: Config) -> None:
     sys.stderr.flush()
     # Collectors may hang in the kernel or a driver for good: no thread of theirs may keep the daemon from ending.
     os._exit(0)
-
-
-def _state_dir(options: Options, config: Config) -> Path:
-    chosen = options.state_dir or (
-        Path(config.daemon.state_dir) if config.daemon.state_dir else None
-    )
-    if chosen is not None:
-        return _folder(chosen, 0o755)
-    with contextlib.suppress(PymonError):
-        return _folder(configuration.DEFAULT_STATE_DIR, 0o755)
-    home = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
-    return _folder(Path(home, "pymon"), 0o700)
-
-
-def _subfolder(path: Path, mode: int) -> Path:
-    """One that belongs to the daemon alone, so its mode is set each time: a private daemon may have made it."""
-    folder = _folder(path, mode)
-    if folder.stat().st_uid == os.geteuid():
-        folder.chmod(mode)
-    return folder
-
-
-def _folder(path: Path, mode: int) -> Path:
-    """Makes it with that mode. One that is there keeps its own: it may be /tmp, or set up by an administrator."""
-    try:
-        if not path.is_dir():
-            path.mkdir(parents=True)
-            path.chmod(mode)  # whatever the umask says
-    except OSError as err:
-        raise PymonError(f"{path}: {err.strerror}; choose another with --state-dir DIR") from None
-    if not os.access(path, os.W_OK):
-        raise PymonError(f"{path}: not writable; choose another with --state-dir DIR")
-    return path.absolute()
 
 
 def _capture_settings(config: Config) -> CaptureSettings:

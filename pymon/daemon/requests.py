@@ -15,8 +15,9 @@ import msgspec
 from pymon import __version__
 from pymon.base.errors import PymonError
 from pymon.daemon.agent import AgentServer
+from pymon.daemon.cases import write_whole
 from pymon.daemon.peers import Peer
-from pymon.daemon.pipeline import Pipeline, write_whole
+from pymon.daemon.pipeline import Pipeline
 from pymon.link import wire
 from pymon.model.capture import CaptureReceipt
 from pymon.model.run import RunCapture
@@ -63,7 +64,7 @@ class Requests:
             yield wire.Reply(False, True, refusal)
             return
         steps = min(max(request.steps, 1), STEPS_MAX)
-        task = self.pipeline.start_capture(pids, steps, "manual")
+        task = self.pipeline.cases.start(pids, steps, "manual")
         whom = ", ".join(map(str, pids)) or "all processes"
         yield wire.Reply(text=f"capturing {steps} steps of {whom}")
         capture = await task
@@ -72,7 +73,7 @@ class Requests:
     def _allowed(self, peer: Peer, pids: tuple[int, ...]) -> tuple[tuple[int, ...], str]:
         """The pids that this peer may capture, or why it may not."""
         owners = {process.pid: process.uid for process in self._living()}
-        kineto = self.pipeline.captures.kineto
+        kineto = self.pipeline.cases.captures.kineto
         if kineto is not None:
             owners = {**{p.pid: p.uid for p in kineto.processes()}, **owners}
         if any(pid in owners and not peer.may_touch(owners[pid]) for pid in pids):
@@ -99,8 +100,8 @@ class Requests:
             }
             for c in captures
         ]
-        if self.pipeline.under_way:
-            name = self.pipeline.captures.under_way or "(being read)"
+        if self.pipeline.cases.under_way:
+            name = self.pipeline.cases.captures.under_way or "(being read)"
             rows.append({"capture_id": name, "cause": "", "report": None, "under_way": True})
         return {
             "version": __version__,
@@ -195,5 +196,6 @@ def _capture_body(capture: RunCapture) -> dict[str, Any]:
         "receipts": [_receipt_row(receipt) for receipt in capture.receipts],
         "folder": capture.folder,
         "report": capture.report_path,
+        "problem": capture.problem,
         "diagnoses": msgspec.to_builtins(capture.diagnoses),
     }

@@ -33,6 +33,8 @@ class DaemonStats:
     ticks_skipped_total: int
     incidents_total: dict[str, int]  # by detector
     captures_total: dict[tuple[str, str], int]  # by kind and status
+    journal_dropped_total: int = 0
+    connections_refused_total: int = 0
 
 
 @dataclass(slots=True)
@@ -113,6 +115,8 @@ def _about_daemon(stats: DaemonStats) -> Iterator[Sample]:
     if stats.rss_bytes is not None:
         yield "pymon_daemon_resident_memory_bytes", (), stats.rss_bytes
     yield "pymon_daemon_ticks_skipped_total", (), stats.ticks_skipped_total
+    yield "pymon_journal_dropped_total", (), stats.journal_dropped_total
+    yield "pymon_connections_refused_total", (), stats.connections_refused_total
     for detector, total in sorted(stats.incidents_total.items()):
         yield "pymon_incidents_total", (detector,), total
     for (kind, status), total in sorted(stats.captures_total.items()):

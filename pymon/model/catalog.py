@@ -34,6 +34,8 @@ CATALOG: Final[tuple[Metric, ...]] = (
     Metric("pymon_daemon_cpu_seconds_total", "counter", "Processor time that the daemon has used."),
     Metric("pymon_daemon_resident_memory_bytes", "gauge", "Resident memory of the daemon."),
     Metric("pymon_daemon_ticks_skipped_total", "counter", "Ticks that came too late and were skipped."),
+    Metric("pymon_journal_dropped_total", "counter", "Rows that the journal could not keep (disk or queue full)."),
+    Metric("pymon_connections_refused_total", "counter", "Connections to the agent socket beyond its bounds."),
     Metric("pymon_series_dropped_total", "counter", "Series left out since the cap of the configuration was reached."),
     Metric("pymon_incident", "gauge", "1 while an incident lasts.", ("detector", *PROCESS)),
     Metric("pymon_incidents_total", "counter", "Incidents that have begun.", ("detector",)),

@@ -35,6 +35,7 @@ class RunCapture:
     receipts: tuple[CaptureReceipt, ...]
     diagnoses: tuple[Diagnosis, ...]
     report_path: str | None
+    problem: str = ""  # why a written capture could not be read
 
 
 @dataclass(frozen=True, slots=True)

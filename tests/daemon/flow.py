@@ -1,9 +1,11 @@
 """A pipeline whose neighbours are doubles: what a collector gives and a detector says is set by the test."""
 
+import asyncio
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pymon.base.units import seconds
+from pymon.daemon.cases import Cases
 from pymon.daemon.incidents import Incidents
 from pymon.daemon.ledger import Ledger
 from pymon.daemon.pipeline import Pipeline
@@ -100,9 +102,21 @@ def pipeline(tmp_path, **changes):
         "runner": RunnerDouble(clock, (process(),)),
         "detectors": [DetectorDouble()],
         "incidents": Incidents(clock),
-        "captures": CapturesDouble(tmp_path / "captures"),
         "ledger": Ledger(clock),
         "journal": JournalDouble(),
         "publish": lambda snapshot, incidents: None,
     }
+    captures = changes.pop("captures", CapturesDouble(tmp_path / "captures"))
+    parts["cases"] = Cases(clock, captures, parts["ledger"], parts["journal"])
     return Pipeline(**(parts | changes))
+
+
+def ticks(flow, count=1):
+    """So many rounds, and the captures that they began."""
+
+    async def main():
+        for _ in range(count):
+            await flow.tick()
+        await asyncio.gather(*flow.cases._tasks)
+
+    asyncio.run(main())

@@ -3,7 +3,7 @@ import os
 
 import pytest
 
-from pymon.daemon import pipeline as module
+from pymon.daemon import cases as module
 from pymon.daemon.peers import Peer
 from pymon.daemon.requests import Requests, fitting
 from pymon.link import wire
@@ -55,17 +55,17 @@ def test_status_tells_of_a_capture_under_way_and_of_one_that_is_over(daemon):
     begun = asyncio.Event()
 
     async def main():
-        original = flow.captures.capture
+        original = flow.cases.captures.capture
 
         async def slow(request):
-            flow.captures.under_way = request.capture_id
+            flow.cases.captures.under_way = request.capture_id
             await begun.wait()
-            flow.captures.under_way = ""
+            flow.cases.captures.under_way = ""
             return await original(request)
 
-        flow.captures.capture = slow
+        flow.cases.captures.capture = slow
         requests = Requests(flow, daemon.server, daemon.folder / "s", daemon.folder, "off")
-        task = flow.start_capture((100,), 3, "manual")
+        task = flow.cases.start((100,), 3, "manual")
         await asyncio.sleep(0)
         during = requests._status()["captures"]
         begun.set()
@@ -83,7 +83,7 @@ def test_a_capture_tells_that_it_runs_and_then_how_it_ended(daemon):
     first, last = daemon(OWNER, "capture", pids=[100], steps=5)
 
     assert first.text == "capturing 5 steps of 100"
-    assert daemon.flow.captures.requests[0].cause == "manual"
+    assert daemon.flow.cases.captures.requests[0].cause == "manual"
     assert last.body["receipts"][0]["status"] == "written"
     assert last.body["folder"].endswith(last.body["capture_id"])
     assert last.body["report"].endswith("report.html")
@@ -93,14 +93,14 @@ def test_a_capture_tells_that_it_runs_and_then_how_it_ended(daemon):
 def test_absurd_numbers_of_steps_are_bounded(daemon, steps, taken):
     daemon(OWNER, "capture", pids=[100], steps=steps)
 
-    assert daemon.flow.captures.requests[0].steps == taken
+    assert daemon.flow.cases.captures.requests[0].steps == taken
 
 
 def test_nobody_captures_another_users_process(daemon):
     for pids in ([100], []):
         (reply,) = daemon(STRANGER, "capture", pids=pids)
         assert not reply.ok
-    assert daemon.flow.captures.requests == []
+    assert daemon.flow.cases.captures.requests == []
 
 
 def test_all_means_ones_own_to_a_user_and_everything_to_root(daemon):
@@ -108,7 +108,7 @@ def test_all_means_ones_own_to_a_user_and_everything_to_root(daemon):
 
     daemon(OWNER, "capture")
     daemon(ROOT, "capture")
-    assert [request.pids for request in daemon.flow.captures.requests] == [(100,), ()]
+    assert [request.pids for request in daemon.flow.cases.captures.requests] == [(100,), ()]
 
 
 def test_a_summary_is_told_and_written(daemon):
