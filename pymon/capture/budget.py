@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pymon.base.clock import Clock
+from pymon.base.errors import SourceFailed
 from pymon.base.units import human_bytes
+from pymon.sources.procfs import Procfs
 
 MANUAL = ("manual", "signal")  # causes that a person stands behind: they wait for no cooldown
 
@@ -34,6 +37,7 @@ class Budget:
     settings: CaptureSettings
     clock: Clock
     captures_dir: Path
+    procfs: Procfs = field(default_factory=Procfs)
     busy: str = ""  # the capture under way
     _last_ns: dict[str, int] = field(default_factory=dict)
 
@@ -51,7 +55,10 @@ class Budget:
     def began(self, capture_id: str, cause: str) -> None:
         """A capture is under way."""
         self.busy = capture_id
-        self._last_ns[cause] = self.clock.monotonic_ns()
+        now_ns = self.clock.monotonic_ns()
+        cold_ns = now_ns - int(self.settings.cooldown_s * 1e9)
+        self._last_ns = {who: at for who, at in self._last_ns.items() if at > cold_ns}
+        self._last_ns[cause] = now_ns
 
     def ended(self) -> None:
         """It is over, however it ended."""
@@ -64,7 +71,13 @@ class Budget:
             return f"{self.captures_dir} cannot be used: {err.strerror}"
         if not os.access(self.captures_dir, os.W_OK):
             return f"{self.captures_dir} cannot be written"
-        if free < self.settings.min_free_bytes:
-            needed = human_bytes(self.settings.min_free_bytes)
-            return f"{human_bytes(free)} of disk are free in {self.captures_dir}, {needed} must be"
+        needed = self.settings.min_free_bytes
+        if free < needed:
+            return f"{human_bytes(free)} of disk are free in {self.captures_dir}, {human_bytes(needed)} must be"
+        with contextlib.suppress(
+            SourceFailed
+        ):  # unknown is no reason: the probe looks for itself too
+            available = self.procfs.memory().available_bytes
+            if available < needed:
+                return f"{human_bytes(available)} of memory are available, {human_bytes(needed)} must be"
         return ""

@@ -5,11 +5,13 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import shutil
 import stat
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import BinaryIO
 
 from pymon.model.capture import CaptureFile, CaptureReceipt, CaptureRequest
 
@@ -17,6 +19,7 @@ MANIFEST = "manifest.json"
 MANIFEST_VERSION = 1
 _TEMPORARY = ".tmp-"
 _CHUNK_BYTES = 1024 * 1024
+_DURATION_EVENT = re.compile(rb'"ph":\s*"X"')
 
 
 class Bundle:
@@ -46,14 +49,27 @@ class Bundle:
             if info.st_size > limit_bytes:
                 raise ValueError(f"{source} has {info.st_size} bytes, {limit_bytes} at most")
             target = self._folder / name
-            # Level 1: a trace shrinks tenfold at it, and the daemon shares the node with the training.
-            with gzip.open(target, "xb", 1) if name.endswith(".gz") else open(target, "xb") as out:
-                left = limit_bytes
-                while left > 0 and (chunk := file.read(min(_CHUNK_BYTES, left))):
-                    out.write(chunk)
-                    left -= len(chunk)
+            try:
+                _copy(file, target, limit_bytes)
+            except BaseException:
+                target.unlink(missing_ok=True)  # half a file is none
+                raise
         kind = "trace" if ".trace." in name else "call_sites"
         return CaptureFile(name, target.stat().st_size, kind)
+
+    def has_events(self, name: str) -> bool:
+        """Whether a trace that was taken holds at least one event with a duration; Kineto may write one without any."""
+        with gzip.open(self._folder / name, "rb") as file:
+            tail = b""
+            while chunk := file.read(_CHUNK_BYTES):
+                if _DURATION_EVENT.search(tail + chunk):
+                    return True
+                tail = chunk[-16:]
+        return False
+
+    def remove(self, name: str) -> None:
+        """Takes back a file that turned out to be worth nothing."""
+        (self._folder / name).unlink(missing_ok=True)
 
     def finish(self, request: CaptureRequest, receipts: Sequence[CaptureReceipt]) -> Path:
         """Writes the manifest and gives the folder its name."""
@@ -71,6 +87,15 @@ class Bundle:
     def discard(self) -> None:
         """Nothing was worth keeping."""
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _copy(source: BinaryIO, target: Path, limit_bytes: int) -> None:
+    """Level 1: a trace shrinks tenfold at it, and the daemon shares the node with the training."""
+    with gzip.open(target, "xb", 1) if target.suffix == ".gz" else open(target, "xb") as out:
+        left = limit_bytes
+        while left > 0 and (chunk := source.read(min(_CHUNK_BYTES, left))):
+            out.write(chunk)
+            left -= len(chunk)
 
 
 def _plain(receipt: CaptureReceipt) -> dict[str, object]:

@@ -9,8 +9,10 @@ import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
+from pymon.capture.background import in_background
 from pymon.capture.budget import CaptureSettings
 from pymon.capture.bundle import Bundle
 from pymon.model.capture import CaptureKind, CaptureReceipt, ReceiptStatus
@@ -38,29 +40,27 @@ class KinetoProfile:
     ) -> CaptureReceipt:
         """One process; always ends in a receipt."""
         began_s = time.monotonic()
-        folder = _trace_dir(target.pid, self.spool_dir) / f"{capture_id}-pid{target.pid}"
+        folder = _trace_dir(target, self.spool_dir) / f"{capture_id}-pid{target.pid}"
         try:
-            os.mkdir(folder, 0o700)
-            os.chown(folder, target.uid, -1)
-        except OSError as err:
-            reason = f"{folder} cannot be given to the process's user: {err.strerror}"
+            config = config_text(folder / "trace.json", DURATION_MS)
+            _make_folder(folder, target.uid)
+        except (OSError, ValueError) as err:
+            reason = f"{folder} cannot be given to the process's user: {err}"
             return _receipt(capture_id, target, ReceiptStatus.REFUSED, reason, began_s)
         try:
-            reason = await self._order(target, folder)
+            reason = await self._order(target, folder, config)
             if not reason:
-                return await asyncio.to_thread(
-                    self._pick_up, capture_id, target, folder, bundle, began_s
+                return await in_background(
+                    partial(self._pick_up, capture_id, target, folder, bundle, began_s)
                 )
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         return _receipt(capture_id, target, ReceiptStatus.FAILED, reason, began_s)
 
-    async def _order(self, target: KinetoProcess, folder: Path) -> str:
+    async def _order(self, target: KinetoProcess, folder: Path, config: str) -> str:
         """Why there is no trace; empty when it is there."""
         kineto = self.kineto
-        if kineto is None or not kineto.request(
-            target.pid, config_text(folder / "trace.json", DURATION_MS)
-        ):
+        if kineto is None or not kineto.request(target.pid, config):
             return "the process asks for orders no more"
         if not await _until(lambda: kineto.delivered(target.pid), READY_WAIT_S):
             kineto.withdraw(target.pid)
@@ -70,8 +70,8 @@ class KinetoProfile:
             )
         if not await _until(lambda: bool(_written(folder)), WRITE_WAIT_S):
             return (
-                f"Kineto wrote no trace within {WRITE_WAIT_S:.0f} s; torch after 2.13 writes only "
-                f"below /tmp, or where {_TRACE_DIR_ENV} in the job's environment says"
+                f"Kineto wrote no trace within {WRITE_WAIT_S:.0f} s; torch after 2.13 writes only below "
+                f"/tmp or {_TRACE_DIR_ENV}: start the job with {_TRACE_DIR_ENV}={self.spool_dir}"
             )
         return ""
 
@@ -87,6 +87,9 @@ class KinetoProfile:
         name = f"pid{target.pid}.trace.json.gz"
         try:
             file = bundle.take(folder, _written(folder)[0], name, target.uid, limit)
+            if not bundle.has_events(name):
+                bundle.remove(name)
+                raise ValueError("it holds no events: nothing of torch ran in those two seconds")
         except (OSError, ValueError) as err:
             reason = f"the trace could not be taken over: {err}"
             return _receipt(capture_id, target, ReceiptStatus.FAILED, reason, began_s)
@@ -110,10 +113,28 @@ def _written(folder: Path) -> list[str]:
         return []
 
 
-def _trace_dir(pid: int, spool_dir: Path) -> Path:
-    """Where the process may write: the folder that its own environment names, where we may know it, else the spool."""
+def _make_folder(folder: Path, uid: int) -> None:
+    """A new folder that belongs to the process's user; the spool is sticky, so nobody can put another in its place."""
+    os.mkdir(folder, 0o700)
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        os.fchown(fd, uid, -1)
+    except OSError:
+        os.rmdir(folder)
+        raise
+    finally:
+        os.close(fd)
+
+
+def _trace_dir(target: KinetoProcess, spool_dir: Path) -> Path:
+    """The spool; for a process of our own user, the folder that its environment names.
+
+    A privileged daemon makes nothing below a path that another user chose.
+    """
+    if target.uid != os.geteuid():
+        return spool_dir
     with contextlib.suppress(OSError):
-        for variable in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+        for variable in Path(f"/proc/{target.pid}/environ").read_bytes().split(b"\0"):
             name, _, value = variable.partition(b"=")
             if name.decode("utf-8", "replace") == _TRACE_DIR_ENV and value.startswith(b"/"):
                 return Path(os.fsdecode(value))

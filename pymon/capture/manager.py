@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from pymon.base.clock import Clock
+from pymon.capture.background import in_background
 from pymon.capture.budget import Budget, CaptureSettings
 from pymon.capture.bundle import Bundle, keep_within
 from pymon.capture.kineto_profile import KinetoProfile
@@ -98,7 +100,7 @@ class CaptureManager:
                 *(self._kineto.capture(name, process, bundle) for process in foreign),
             )
         )
-        return await asyncio.to_thread(self._close, request, bundle, receipts)
+        return await in_background(partial(self._close, request, bundle, receipts))
 
     def _close(
         self, request: CaptureRequest, bundle: Bundle, receipts: list[CaptureReceipt]

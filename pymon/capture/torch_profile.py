@@ -8,9 +8,11 @@ import shutil
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
+from pymon.capture.background import in_background
 from pymon.capture.budget import CaptureSettings
 from pymon.capture.bundle import Bundle
 from pymon.link import wire
@@ -22,6 +24,9 @@ ANSWER_SLACK_S = 20.0
 # Steps between an order and its first step: the order takes half a second to arrive, then sizing takes three steps.
 ARRIVAL_S = 1.5
 ARRIVAL_STEPS = 6
+# A process with steps of half a minute is captured too. Beyond this nobody waits: it hangs rather than trains.
+LONGEST_S = 600.0
+SLOWDOWN_RATIO = 2.0  # profiled steps took up to 1.85 times as long (small operators)
 
 
 class Orders(Protocol):
@@ -49,12 +54,14 @@ class TorchProfile:
         self, capture_id: str, target: TrainingProcess, steps: int, first_step: int, bundle: Bundle
     ) -> CaptureReceipt:
         """One process; always ends in a receipt."""
+        steps = min(max(steps, 1), self.settings.steps_max)
+        max_s = self._seconds(target, steps, first_step)
         order = wire.CaptureOrder(
             capture_id=capture_id,
             spool=str(self.spool_dir),
             first_step=first_step,
-            steps=min(max(steps, 1), self.settings.steps_max),
-            max_s=self.settings.max_s,
+            steps=steps,
+            max_s=max_s,
             max_events=self.settings.max_events,
             min_free_bytes=self.settings.min_free_bytes,
         )
@@ -63,13 +70,19 @@ class TorchProfile:
         try:
             if not self.orders.send(target.attach_id, order):
                 return _receipt(capture_id, target, ReceiptStatus.FAILED, "the process is gone")
-            receipt = await asyncio.wait_for(answer, self.settings.max_s + ANSWER_SLACK_S)
+            receipt = await asyncio.wait_for(answer, max_s + ANSWER_SLACK_S)
         except asyncio.TimeoutError:
-            reason = f"no answer within {self.settings.max_s + ANSWER_SLACK_S:.0f} s"
+            reason = f"no answer within {max_s + ANSWER_SLACK_S:.0f} s"
             return _receipt(capture_id, target, ReceiptStatus.FAILED, reason)
         finally:
             del self._waiting[key]
-        return await asyncio.to_thread(self._pick_up, capture_id, target, receipt, bundle)
+        return await in_background(partial(self._pick_up, capture_id, target, receipt, bundle))
+
+    def _seconds(self, target: TrainingProcess, steps: int, first_step: int) -> float:
+        """The order's limit: more than the setting where so many steps of this process take longer anyway."""
+        wait = first_step - target.steps_total if first_step else ARRIVAL_STEPS
+        needed_s = SLOWDOWN_RATIO * (wait + steps) * step_s(target)
+        return max(self.settings.max_s, min(needed_s, LONGEST_S))
 
     def receipt(self, attach_id: str, receipt: wire.Receipt) -> None:
         """A probe answered; one that nobody waits for any more is left in the spool until the next start."""
@@ -88,9 +101,7 @@ class TorchProfile:
         self, capture_id: str, target: TrainingProcess, receipt: wire.Receipt, bundle: Bundle
     ) -> CaptureReceipt:
         """In a worker thread: the files of a written capture go from the spool into the bundle."""
-        folder = (
-            self.spool_dir / f"{capture_id}-{target.attach_id}"
-        )  # made here, whatever the receipt names
+        folder = self.spool_dir / f"{capture_id}-{target.attach_id}"  # whatever the receipt names
         try:
             status = ReceiptStatus(receipt.status)
         except ValueError:
@@ -149,6 +160,17 @@ def first_steps(targets: Sequence[TrainingProcess]) -> dict[str, int]:
 
 
 def _arrival_steps(process: TrainingProcess) -> int:
+    usual_s = step_s(process)
+    return ARRIVAL_STEPS + (math.ceil(ARRIVAL_S / usual_s) if usual_s else 0)
+
+
+def step_s(process: TrainingProcess) -> float:
+    """How long a step takes now, in seconds; 0 where none has ended.
+
+    The newest steps tell best. A slow process has none in most ticks: then the mean of all, or the open step's age.
+    """
     if process.new_median_s:
-        return ARRIVAL_STEPS + math.ceil(ARRIVAL_S / process.new_median_s)
-    return ARRIVAL_STEPS
+        return process.new_median_s
+    ended = sum(process.step_histogram.counts)
+    mean_s = process.step_histogram.sum_s / ended if ended else 0.0
+    return max(mean_s, process.open_step_age_s or 0.0)

@@ -188,7 +188,7 @@ class Captures:
             reason += "; the profiler that was started ends at the next one"
             self._abandoned = True
         else:
-            self._run = None
+            self._run, self._cooling = None, bool(run.thread)
             shutil.rmtree(run.path, ignore_errors=True)
         self._receipts.append(Receipt(run.order.capture_id, "failed", reason))
 

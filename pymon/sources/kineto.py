@@ -9,7 +9,6 @@ says who asks.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import socket
@@ -56,6 +55,7 @@ class _Client:
     ready: bool = False
     seen_s: float = 0.0
     order: str = ""
+    handing: bool = False  # the answer that is being sent carries the order
     delivered: bool = False
 
 
@@ -167,10 +167,16 @@ class KinetoSocket:
                 continue
             except OSError:
                 return  # closed
-            reply = self._reply(data, _credentials(ancillary))
-            if reply is not None and sender:
-                with contextlib.suppress(OSError):  # the process ended, or does not read
-                    sock.sendto(reply, socket.MSG_DONTWAIT, sender)
+            who = _credentials(ancillary)
+            reply = self._reply(data, who)
+            if reply is None or who is None:
+                continue
+            try:
+                sock.sendto(reply, socket.MSG_DONTWAIT, sender)
+            except (OSError, TypeError):  # it ended, does not read, or has no address
+                self._not_taken(who[0])
+            else:
+                self._taken(who[0])
 
     def _reply(self, data: bytes, who: tuple[int, int] | None) -> bytes | None:
         """The answer to one datagram; None to what is no question of Kineto's."""
@@ -196,8 +202,20 @@ class KinetoSocket:
             client.ready, client.seen_s = ready, time.monotonic()
             if not ready or client.polls <= POLLS_BEFORE_ORDER or not client.order:
                 return ""
-            order, client.order, client.delivered = client.order, "", True
-            return order
+            client.handing = True
+            return client.order
+
+    def _taken(self, pid: int) -> None:
+        with self._lock:
+            client = self._clients.get(pid)
+            if client is not None and client.handing:
+                client.order, client.handing, client.delivered = "", False, True
+
+    def _not_taken(self, pid: int) -> None:
+        """The order stays for the next question."""
+        with self._lock:
+            if client := self._clients.get(pid):
+                client.handing = False
 
 
 def _message(kind: bytes, body: bytes) -> bytes:

@@ -85,3 +85,28 @@ def test_the_oldest_go_first_and_the_newest_stays(captures):
 
     keep_within(captures, 10)
     assert {path.name for path in captures.iterdir()} == {"new"}
+
+
+def test_half_a_file_is_not_left_when_the_disk_fills_up(captures, spool, monkeypatch):
+    def full(source, target, limit_bytes):
+        target.write_bytes(b"half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("pymon.capture.bundle._copy", full)
+    bundle = Bundle(captures, "c1")
+    with pytest.raises(OSError, match="No space"):
+        bundle.take(spool, "trace.json", "x.trace.json.gz", UID, 1000)
+
+    assert list(bundle._folder.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "events"),
+    [('{"traceEvents": []}', False), ('{"ph": "M"}', False), ('{"ph": "X"}', True)],
+)
+def test_a_trace_without_events_is_told_from_one_with(captures, spool, text, events):
+    (spool / "trace.json").write_text(" " * (1024 * 1024 - 4) + text)  # across two reads
+    bundle = Bundle(captures, "c1")
+    bundle.take(spool, "trace.json", "x.trace.json.gz", UID, 2**21)
+
+    assert bundle.has_events("x.trace.json.gz") is events

@@ -210,6 +210,17 @@ def test_ranks_of_a_job_begin_at_one_step_and_one_alone_at_once():
     assert first["alone"] == 0
 
 
+def test_a_slow_process_is_given_the_time_its_steps_take(node):
+    quick, slow = ONE, replace(ONE, new_median_s=None, open_step_age_s=15.0)
+    for process in (quick, slow):
+        node.orders.processes = (process,)
+        assert node.capture(100)[0].status.value == "written"
+
+    (_, of_quick), (_, of_slow) = node.orders.orders
+    assert of_quick.max_s < 10
+    assert of_slow.max_s > 15 * (of_slow.steps + 4)  # one that is open, three of sizing
+
+
 def test_a_process_that_kineto_knows_and_a_probe_too_is_captured_by_the_probe(node):
     node.manager.kineto.known = (KinetoProcess(100, os.getuid(), True, 0.0),)
 

@@ -65,6 +65,7 @@ class Loop:
             "sites": json.loads(sites.read_text()) if sites.exists() else None,
             "profiled": self.native.profiled,
             "callback": self.native.callback is not None,
+            "capturing": self.native.capturing,
             "tensor_is_clean": "item" not in vars(torch.Tensor),
             "enabled": torch._C._autograd._profiler_enabled(),
             **more,
@@ -203,6 +204,15 @@ def boundary_ceases_in_recording(spool):
     loop = Loop(spool).run(1)
     loop.order(max_s=0.05)
     loop.run(1)
+    loop.captures._run.deadline_s -= 3600
+    loop.receipts += loop.captures.poll()
+    return loop.run(3).outcome()
+
+
+def boundary_ceases_between_two_recordings(spool):
+    loop = Loop(spool).run(1)
+    loop.order()
+    loop.run(2)  # sized, and the steps that are kept have not begun
     loop.captures._run.deadline_s -= 3600
     loop.receipts += loop.captures.poll()
     return loop.run(3).outcome()

@@ -95,8 +95,14 @@ def test_a_full_disk_and_a_spool_that_is_gone_end_in_receipts(play):
 
 
 def test_a_training_that_stops_stepping_ends_in_a_receipt(play):
-    for name in ("no_boundary", "boundary_ceases_in_recording"):
-        assert "no step boundary came" in only(play(name))["reason"]
+    for name in (
+        "no_boundary",
+        "boundary_ceases_in_recording",
+        "boundary_ceases_between_two_recordings",
+    ):
+        outcome = play(name)
+        assert "no step boundary came" in only(outcome)["reason"]
+        assert not outcome["capturing"]
 
 
 def test_an_exception_of_torch_ends_in_a_receipt_and_an_interrupt_reaches_the_user(play):

@@ -91,6 +91,21 @@ def test_a_busy_process_is_given_no_order(client, daemon):
     assert client.ask(mask=3) == "x"
 
 
+def test_an_order_that_could_not_be_handed_over_waits_for_the_next_question(client, daemon):
+    for _ in range(3):
+        client.ask()
+    pid = daemon.processes()[0].pid
+    daemon.request(pid, "x")
+    unnamed = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)  # cannot be answered
+    body = struct.pack("<iiqi", 2, 1, 0, 4711)
+    unnamed.sendto(HEAD.pack(len(body), b"req") + body, client.daemon)
+    unnamed.close()
+
+    assert client.ask() == "x"
+    assert client.ask() == ""
+    assert daemon.delivered(pid)
+
+
 def test_an_order_that_was_withdrawn_is_not_given(client, daemon):
     for _ in range(3):
         client.ask()
