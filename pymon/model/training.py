@@ -58,7 +58,8 @@ class TrainingProcess:
     run_id: str
     script: str
     attached_real_ns: int
-    ended: str | None  # None while it lives, else how it ended; `unknown` is an answer
+    # None while it lives; else `exited`, `exit code 1`, `killed by SIGKILL`, `disconnected`, or `unknown`.
+    ended: str | None
     counting: Counting
     steps_total: int
     steps_lost_total: int  # overwritten in the ring before the daemon read them

@@ -54,6 +54,8 @@ def served(tmp_path):
                 return await asyncio.to_thread(talk, daemon)
             finally:
                 await daemon.server.stop()
+                for one in daemon.attached:
+                    one.page.close()  # the collector's task; Python's mapping holds a descriptor
 
         before = len(os.listdir("/proc/self/fd"))
         result = asyncio.run(main())
