@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import os
@@ -110,10 +111,14 @@ def clear_temporary(captures_dir: Path) -> None:
 
 def keep_within(captures_dir: Path, quota_bytes: int) -> None:
     """Removes the oldest captures until the rest fits; the newest always stays."""
-    folders = [path for path in captures_dir.iterdir() if (path / MANIFEST).is_file()]
-    folders.sort(key=lambda path: path.stat().st_mtime, reverse=True)
+    kept: list[tuple[float, int, Path]] = []
+    for folder in captures_dir.iterdir():
+        with contextlib.suppress(OSError):  # somebody else tidies up, too
+            if (folder / MANIFEST).is_file():
+                size_bytes = sum(f.stat().st_size for f in folder.iterdir() if f.is_file())
+                kept.append((folder.stat().st_mtime, size_bytes, folder))
     used_bytes = 0
-    for place, folder in enumerate(folders):
-        used_bytes += sum(file.stat().st_size for file in folder.iterdir() if file.is_file())
+    for place, (_, size_bytes, folder) in enumerate(sorted(kept, reverse=True)):
+        used_bytes += size_bytes
         if used_bytes > quota_bytes and place > 0:
             shutil.rmtree(folder, ignore_errors=True)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from pymon.capture import spool
 from pymon.capture.background import in_background
 from pymon.capture.budget import CaptureSettings
 from pymon.capture.bundle import Bundle
@@ -25,6 +25,7 @@ READY_WAIT_S = 4 * POLL_S
 WRITE_WAIT_S = 60.0
 _LOOK_S = 0.2
 _TRACE_DIR_ENV = "KINETO_ONDEMAND_TRACE_DIR"
+_ENDED = "the process ended before its trace was written"
 
 
 @dataclass(slots=True)
@@ -54,7 +55,7 @@ class KinetoProfile:
                     partial(self._pick_up, capture_id, target, folder, bundle, began_s)
                 )
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            spool.clear(folder)
         return _receipt(capture_id, target, ReceiptStatus.FAILED, reason, began_s)
 
     async def _order(self, target: KinetoProcess, folder: Path, config: str) -> str:
@@ -62,16 +63,23 @@ class KinetoProfile:
         kineto = self.kineto
         if kineto is None or not kineto.request(target.pid, config):
             return "the process asks for orders no more"
-        if not await _until(lambda: kineto.delivered(target.pid), READY_WAIT_S):
+        await _until(lambda: kineto.delivered(target.pid) or _ended(target.pid), READY_WAIT_S)
+        if not kineto.delivered(target.pid):
             kineto.withdraw(target.pid)
+            if _ended(target.pid):
+                return _ENDED
             return (
                 f"the order was not fetched within {READY_WAIT_S:.0f} s: "
-                "the process ended, hangs, or a profiler runs in it"
+                "the process hangs, or a profiler runs in it"
             )
-        if not await _until(lambda: bool(_written(folder)), WRITE_WAIT_S):
+        await _until(lambda: bool(_written(folder)) or _ended(target.pid), WRITE_WAIT_S)
+        if not _written(folder):
+            if _ended(target.pid):
+                return _ENDED
             return (
                 f"Kineto wrote no trace within {WRITE_WAIT_S:.0f} s; torch after 2.13 writes only below "
-                f"/tmp or {_TRACE_DIR_ENV}: start the job with {_TRACE_DIR_ENV}={self.spool_dir}"
+                f"/tmp or {_TRACE_DIR_ENV}: start the job with {_TRACE_DIR_ENV}={self.spool_dir}, "
+                "and mount that folder where the job runs in a container"
             )
         return ""
 
@@ -115,7 +123,7 @@ def _written(folder: Path) -> list[str]:
 
 def _make_folder(folder: Path, uid: int) -> None:
     """A new folder that belongs to the process's user; the spool is sticky, so nobody can put another in its place."""
-    os.mkdir(folder, 0o700)
+    os.mkdir(folder, 0o750)  # its group is the daemon's, by the spool's setgid bit
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         os.fchown(fd, uid, -1)
@@ -141,13 +149,14 @@ def _trace_dir(target: KinetoProcess, spool_dir: Path) -> Path:
     return spool_dir
 
 
-async def _until(condition: Callable[[], bool], timeout_s: float) -> bool:
+def _ended(pid: int) -> bool:
+    return not os.path.exists(f"/proc/{pid}")
+
+
+async def _until(condition: Callable[[], bool], timeout_s: float) -> None:
     deadline_s = time.monotonic() + timeout_s
-    while not condition():
-        if time.monotonic() > deadline_s:
-            return False
+    while not condition() and time.monotonic() <= deadline_s:
         await asyncio.sleep(_LOOK_S)
-    return True
 
 
 def _receipt(

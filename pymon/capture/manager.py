@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -110,11 +111,12 @@ class CaptureManager:
             return receipts
         try:
             bundle.finish(request, receipts)
-            keep_within(self.captures_dir, self.settings.quota_bytes)
         except OSError as err:
             bundle.discard()
             reason = f"the capture could not be kept: {err.strerror}"
             return [_failed(receipt, reason) for receipt in receipts]
+        with contextlib.suppress(OSError):  # this capture is whole, whatever becomes of older ones
+            keep_within(self.captures_dir, self.settings.quota_bytes)
         return receipts
 
     def _find(

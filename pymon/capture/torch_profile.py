@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import shutil
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
+from pymon.capture import spool
 from pymon.capture.background import in_background
 from pymon.capture.budget import CaptureSettings
 from pymon.capture.bundle import Bundle
@@ -26,6 +26,7 @@ ARRIVAL_S = 1.5
 ARRIVAL_STEPS = 6
 # A process with steps of half a minute is captured too. Beyond this nobody waits: it hangs rather than trains.
 LONGEST_S = 600.0
+_STEPS_END = 2**63  # what the page can count, and a journal can hold
 SLOWDOWN_RATIO = 2.0  # profiled steps took up to 1.85 times as long (small operators)
 
 
@@ -107,13 +108,15 @@ class TorchProfile:
         except ValueError:
             status = ReceiptStatus.FAILED
         files: tuple[CaptureFile, ...] = ()
-        reason = receipt.reason
+        reason = _printable(receipt.reason)
         if status is ReceiptStatus.WRITTEN:
             try:
                 files = self._files(folder, target, receipt, bundle)
             except (OSError, ValueError) as err:
                 status, reason = ReceiptStatus.FAILED, f"the trace could not be taken over: {err}"
-        shutil.rmtree(folder, ignore_errors=True)
+        elif not reason:
+            reason = "the process gave no reason"
+        spool.clear(folder)
         return CaptureReceipt(
             capture_id=capture_id,
             kind=CaptureKind.TORCH,
@@ -122,9 +125,9 @@ class TorchProfile:
             status=status,
             reason=reason,
             files=files,
-            first_step=receipt.first_step or None,
-            steps=receipt.steps,
-            took_s=receipt.took_s,
+            first_step=receipt.first_step if 0 < receipt.first_step < _STEPS_END else None,
+            steps=min(max(receipt.steps, 0), self.settings.steps_max),
+            took_s=receipt.took_s if 0 <= receipt.took_s <= LONGEST_S + ANSWER_SLACK_S else 0.0,
         )
 
     def _files(
@@ -138,6 +141,11 @@ class TorchProfile:
             name = f"{stem}.call_sites.json"
             files.append(bundle.take(folder, "call_sites.json", name, target.uid, limit))
         return tuple(files)
+
+
+def _printable(text: str) -> str:
+    """A trainer's words end on somebody's terminal: no control characters."""
+    return "".join(char if char.isprintable() else " " for char in text)
 
 
 def _receipt(

@@ -17,6 +17,7 @@ from typing import Any
 from pymon import __version__
 from pymon.base.clock import SystemClock
 from pymon.base.errors import InputError, SourceAbsent
+from pymon.capture import spool
 from pymon.capture.budget import CaptureSettings
 from pymon.capture.bundle import clear_temporary
 from pymon.capture.manager import CaptureManager
@@ -114,6 +115,7 @@ class Daemon:
             spool_dir=folders.own(self.state_dir / "spool", 0o700 if options.private else 0o3733),
         )
         clear_temporary(self.captures.captures_dir)
+        spool.clear_all(self.captures.spool_dir)
         self.journal = Journal(self.state_dir / "journal.sqlite", config.journal.max_bytes)
         self.pipeline = self._pipeline(config)
         self.schedule = Schedule(self.pipeline.tick)

@@ -9,9 +9,11 @@ says who asks.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import socket
+import stat
 import struct
 import threading
 import time
@@ -99,7 +101,7 @@ class KinetoSocket:
                 self._path = Path(self._socket_dir, ENDPOINT)
                 _remove_dead(self._path)
                 sock.bind(str(self._path))
-                self._path.chmod(0o666)  # Kineto's processes of any user send here
+                _let_all_send(self._path)
             else:
                 sock.bind(f"\0{ENDPOINT}\0")  # the closing zero is part of the name
         except OSError as err:
@@ -125,8 +127,7 @@ class KinetoSocket:
         """Those that asked lately."""
         now_s = time.monotonic()
         with self._lock:
-            for pid in [p for p, c in self._clients.items() if now_s - c.seen_s > FORGET_S]:
-                del self._clients[pid]
+            self._forget(now_s)
             return tuple(
                 KinetoProcess(
                     client.pid,
@@ -192,18 +193,27 @@ class KinetoSocket:
 
     def _order(self, who: tuple[int, int], ready: bool) -> str:
         pid, uid = who
+        now_s = time.monotonic()
         with self._lock:
             client = self._clients.get(pid)
-            if client is None or client.uid != uid:
+            # After so long a silence the same pid may be another process.
+            if client is None or client.uid != uid or now_s - client.seen_s > FORGET_S:
+                if len(self._clients) >= _MAX_PROCESSES:
+                    self._forget(now_s)
                 if len(self._clients) >= _MAX_PROCESSES:
                     return ""
                 client = self._clients[pid] = _Client(pid, uid)
             client.polls += 1
-            client.ready, client.seen_s = ready, time.monotonic()
+            client.ready, client.seen_s = ready, now_s
             if not ready or client.polls <= POLLS_BEFORE_ORDER or not client.order:
                 return ""
             client.handing = True
             return client.order
+
+    def _forget(self, now_s: float) -> None:
+        """Those that ask no more; the lock is held."""
+        for pid in [p for p, c in self._clients.items() if now_s - c.seen_s > FORGET_S]:
+            del self._clients[pid]
 
     def _taken(self, pid: int) -> None:
         with self._lock:
@@ -231,7 +241,12 @@ def _credentials(ancillary: list[tuple[int, int, bytes]]) -> tuple[int, int] | N
 
 
 def _remove_dead(path: Path) -> None:
-    """A name that nobody listens at any more; a living one is left, and binding then fails. Raises OSError."""
+    """A socket that nobody listens at any more; anything else is left, and binding then fails. Raises OSError."""
+    try:
+        if not stat.S_ISSOCK(path.lstat().st_mode):
+            return
+    except FileNotFoundError:
+        return
     probe = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
     try:
         probe.connect(str(path))
@@ -241,3 +256,18 @@ def _remove_dead(path: Path) -> None:
         path.unlink()
     finally:
         probe.close()
+
+
+def _let_all_send(path: Path) -> None:
+    """Kineto's processes of any user send here. Raises OSError.
+
+    The folder may be the job's: whoever puts a link in the socket's place must not have another file opened up.
+    """
+    fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        info = os.fstat(fd)
+        if not stat.S_ISSOCK(info.st_mode) or info.st_uid != os.geteuid():
+            raise OSError(errno.EEXIST, "something else was put in its place")
+        os.chmod(f"/proc/self/fd/{fd}", 0o666)
+    finally:
+        os.close(fd)

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from pymon.capture.bundle import Bundle, clear_temporary, keep_within
+from pymon.capture.bundle import Bundle, _copy, clear_temporary, keep_within
 from pymon.model.capture import CaptureKind, CaptureReceipt, CaptureRequest, ReceiptStatus
 
 REQUEST = CaptureRequest("c1", (7,), 3, "manual", 0)
@@ -110,3 +110,43 @@ def test_a_trace_without_events_is_told_from_one_with(captures, spool, text, eve
     bundle.take(spool, "trace.json", "x.trace.json.gz", UID, 2**21)
 
     assert bundle.has_events("x.trace.json.gz") is events
+
+
+def test_captures_that_somebody_removes_meanwhile_are_no_trouble(captures):
+    Bundle(captures, "whole").finish(REQUEST, [])
+    half = captures / "half"
+    half.mkdir()
+    (captures / "notes.txt").write_text("of a person")
+    (captures / "dangling").symlink_to(captures / "gone")
+
+    keep_within(captures, 0)
+
+    assert (captures / "whole").exists()
+    assert (captures / "notes.txt").exists()
+    assert half.exists(), "a folder without a manifest is no capture"
+
+
+def test_a_file_that_grows_while_it_is_read_ends_at_the_bound(captures):
+    class Growing:
+        def read(self, size):
+            return b"x" * size
+
+    target = captures / "out"
+    _copy(Growing(), target, 3 * 1024 * 1024 + 5)
+
+    assert target.stat().st_size == 3 * 1024 * 1024 + 5
+
+
+def test_a_discarded_capture_leaves_nothing(captures, spool):
+    bundle = Bundle(captures, "c1")
+    bundle.take(spool, "trace.json", "pid7.trace.json.gz", UID, 1000)
+    bundle.discard()
+
+    assert list(captures.iterdir()) == []
+
+
+def test_two_captures_of_one_name_are_refused(captures):
+    Bundle(captures, "c1")
+
+    with pytest.raises(FileExistsError):
+        Bundle(captures, "c1")

@@ -2,7 +2,10 @@
 
 import asyncio
 import os
+import subprocess
+import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -92,3 +95,55 @@ def test_a_folder_of_another_users_choice_is_not_used(tmp_path, monkeypatch):
     stranger = KinetoProcess(TARGET.pid, TARGET.uid + 1, True, 0.0)
 
     assert kineto_profile._trace_dir(stranger, tmp_path) == tmp_path
+
+
+@pytest.mark.parametrize("kineto", [KinetoDouble(fetches=False), KinetoDouble(text=None)])
+def test_a_process_that_ended_is_not_waited_for(capture, monkeypatch, kineto):
+    monkeypatch.setattr(kineto_profile, "READY_WAIT_S", 3600)
+    monkeypatch.setattr(kineto_profile, "WRITE_WAIT_S", 3600)
+    ended = replace(TARGET, pid=2**22 + 1)  # beyond the kernel's largest
+
+    receipt, _ = capture(kineto, target=ended)
+
+    assert receipt.reason == "the process ended before its trace was written"
+
+
+def test_a_trace_that_was_written_before_the_end_counts(capture):
+    receipt, _ = capture(KinetoDouble(), target=replace(TARGET, pid=2**22 + 1))
+
+    assert receipt.status.value == "written"
+
+
+def test_a_process_that_asks_no_more_has_failed(capture, monkeypatch):
+    kineto = KinetoDouble()
+    monkeypatch.setattr(kineto, "request", lambda pid, config: False)
+
+    assert capture(kineto)[0].reason == "the process asks for orders no more"
+
+
+def test_a_user_that_a_daemon_without_rights_cannot_give_a_folder_is_refused(capture, monkeypatch):
+    def forbidden(fd, uid, gid):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "fchown", forbidden)
+
+    receipt, _ = capture(KinetoDouble(), target=replace(TARGET, uid=TARGET.uid + 1))
+
+    assert receipt.status.value == "refused"
+    assert "cannot be given to the process's user" in receipt.reason
+
+
+def test_the_folder_that_the_jobs_own_environment_names_is_used(tmp_path):
+    job = subprocess.Popen(
+        [sys.executable, "-c", "print(flush=True); input()"],
+        env={"KINETO_ONDEMAND_TRACE_DIR": "/somewhere"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    job.stdout.readline()
+    try:
+        target = replace(TARGET, pid=job.pid)
+        assert kineto_profile._trace_dir(target, tmp_path) == Path("/somewhere")
+    finally:
+        job.communicate(b"\n")
+    assert kineto_profile._trace_dir(TARGET, tmp_path) == tmp_path

@@ -227,3 +227,119 @@ def test_a_process_that_kineto_knows_and_a_probe_too_is_captured_by_the_probe(no
     (receipt,) = node.capture()
 
     assert receipt.kind.value == "torch"
+
+
+def test_a_hostile_receipt_is_cut_to_what_can_be(node):
+    def hostile(attach_id, order):
+        receipt = wire.Receipt(
+            order.capture_id,
+            "refused",
+            "\x1b[2Jgone\n",
+            first_step=-7,
+            steps=10**9,
+            took_s=float("nan"),
+        )
+        asyncio.get_running_loop().call_soon(node.manager.receipt, attach_id, receipt)
+        return True
+
+    node.orders.send = hostile
+    (receipt,) = node.capture(100)
+
+    assert receipt.reason == " [2Jgone "
+    assert (receipt.first_step, receipt.steps, receipt.took_s) == (None, 50, 0.0)
+
+
+def test_a_receipt_of_another_process_or_of_another_capture_is_nobodys(node, monkeypatch):
+    monkeypatch.setattr("pymon.capture.torch_profile.ANSWER_SLACK_S", 0.1)
+
+    def confused(attach_id, order):
+        loop = asyncio.get_running_loop()
+        loop.call_soon(node.manager.receipt, "stranger", wire.Receipt(order.capture_id, "written"))
+        loop.call_soon(node.manager.receipt, attach_id, wire.Receipt("c0", "written"))
+        loop.call_soon(node.manager.lost, "stranger")
+        return True
+
+    node.orders.send = confused
+
+    assert "no answer within" in node.capture(100)[0].reason
+
+
+def test_a_second_receipt_changes_nothing(node):
+    def twice(attach_id, order):
+        loop = asyncio.get_running_loop()
+        for status in ("missed", "written"):
+            receipt = wire.Receipt(order.capture_id, status, "step 4 is over")
+            loop.call_soon(node.manager.receipt, attach_id, receipt)
+        return True
+
+    node.orders.send = twice
+
+    assert node.capture(100)[0].status.value == "missed"
+
+
+def test_a_tree_too_deep_to_walk_costs_the_capture_nothing(node):
+    send, made = node.orders.send, []
+
+    def deep(attach_id, order):
+        sent = send(attach_id, order)
+        path = os.path.join(order.spool, f"{order.capture_id}-{attach_id}")
+        for _ in range(1500):
+            path += "/a"
+            os.mkdir(path)
+            made.append(path)
+        return sent
+
+    node.orders.send = deep
+    try:
+        assert node.capture(100)[0].status.value == "written"
+    finally:
+        for path in reversed(made):
+            os.rmdir(path)
+
+
+def test_a_capture_that_is_whole_counts_though_an_older_one_cannot_be_removed(node, monkeypatch):
+    def broken(captures_dir, quota_bytes):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("pymon.capture.manager.keep_within", broken)
+
+    assert node.capture(100)[0].status.value == "written"
+    assert node.folders() == ["c1"]
+
+
+def test_a_capture_that_cannot_be_kept_has_failed_and_leaves_nothing(node, tmp_path, monkeypatch):
+    monkeypatch.setattr("pymon.capture.bundle.json.dumps", full_disk)
+
+    (receipt,) = node.capture(100)
+
+    assert (receipt.status.value, receipt.files) == ("failed", ())
+    assert receipt.reason == "the capture could not be kept: No space left on device"
+    assert node.folders() == []
+    assert list((tmp_path / "spool").iterdir()) == []
+
+
+def full_disk(*_, **__):
+    raise OSError(28, "No space left on device")
+
+
+def test_captures_folder_that_cannot_be_written_refuses_all(node, tmp_path):
+    (tmp_path / "captures" / ".tmp-c1").mkdir()  # a capture of that name is being made by somebody
+
+    (receipt,) = node.capture(100)
+
+    assert (receipt.status.value, node.manager.under_way) == ("refused", "")
+    assert "cannot be written" in receipt.reason
+
+
+def test_a_request_that_is_given_up_lets_the_next_one_begin(node):
+    node.orders.answer = "silence"
+
+    async def given_up():
+        request = CaptureRequest("d1", (100,), 3, "manual", 0)
+        await asyncio.wait_for(node.manager.capture(request), 0.05)
+
+    with pytest.raises(asyncio.TimeoutError):
+        asyncio.run(given_up())
+    node.orders.answer = "written"
+
+    assert node.capture(100)[0].status.value == "written"

@@ -1,3 +1,4 @@
+import os
 import shutil
 import socket
 import struct
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pymon.base.errors import SourceAbsent
+from pymon.sources import kineto as source
 from pymon.sources.kineto import KinetoSocket, config_text
 
 HEAD = struct.Struct("<Q32s")
@@ -58,8 +60,6 @@ def client(folder, daemon):
 
 
 def test_a_process_is_known_by_the_kernels_word_and_ready_after_two_questions(client, daemon):
-    import os
-
     for _ in range(2):
         assert client.ask() == ""
         assert not daemon.processes()[0].ready
@@ -168,3 +168,82 @@ def test_a_name_that_a_dead_daemon_left_is_taken_over(folder):
 def test_what_kineto_might_not_parse_is_never_written(path, duration_ms):
     with pytest.raises(ValueError, match="not a"):
         config_text(Path(path), duration_ms)
+
+
+def test_a_client_that_says_who_it_is_is_told_that_it_is_one(client, daemon):
+    body = struct.pack("<iiq", 0, 1, 0)
+    client.send(HEAD.pack(len(body), b"ctxt") + body)
+
+    reply = client.sock.recv(4096)
+
+    assert reply == HEAD.pack(4, b"ctxt") + struct.pack("<i", 1)
+    assert daemon.processes() == (), "only a question for orders counts"
+
+
+def test_a_pid_in_the_question_is_not_believed(client, daemon):
+    body = struct.pack("<iiqi", 2, 1, 0, 1)
+    client.send(HEAD.pack(len(body), b"req") + body)
+    client.sock.recv(4096)
+
+    assert [process.pid for process in daemon.processes()] == [os.getpid()]
+
+
+def test_a_process_that_asks_no_more_is_forgotten_and_starts_anew(client, daemon, monkeypatch):
+    for _ in range(3):
+        client.ask()
+    assert daemon.processes()[0].ready
+    monkeypatch.setattr(source, "FORGET_S", -1)  # whatever was, was too long ago
+
+    client.ask()
+    monkeypatch.undo()
+
+    assert not daemon.processes()[0].ready, "it may be another process of the same pid"
+
+
+def test_processes_that_ended_make_room_for_new_ones(client, daemon, monkeypatch):
+    monkeypatch.setattr(source, "_MAX_PROCESSES", 3)
+    long_ago_s = time.monotonic() - 3600
+    daemon._clients.update({n: source._Client(n, 0, seen_s=long_ago_s) for n in range(-3, 0)})
+
+    client.ask()
+
+    assert [process.pid for process in daemon.processes()] == [os.getpid()]
+
+
+def test_more_processes_than_can_be_kept_are_answered_and_not_kept(client, daemon, monkeypatch):
+    monkeypatch.setattr(source, "_MAX_PROCESSES", 3)
+    now_s = time.monotonic()
+    daemon._clients.update({n: source._Client(n, 0, seen_s=now_s) for n in range(-3, 0)})
+
+    assert client.ask() == ""
+    assert len(daemon.processes()) == 3
+
+
+def test_a_file_that_is_no_socket_is_left_alone(folder):
+    file = Path(folder, "dynolog")
+    file.write_text("a program of that name")
+
+    with pytest.raises(SourceAbsent):
+        KinetoSocket(folder).start()
+    assert file.read_text() == "a program of that name"
+
+
+def test_a_link_in_the_sockets_place_opens_up_no_other_file(folder):
+    secret, link = Path(folder, "secret"), Path(folder, "link")
+    secret.write_text("x")
+    secret.chmod(0o600)
+    link.symlink_to(secret)
+
+    for path in (secret, link):
+        with pytest.raises(OSError):  # noqa: PT011 - which error depends on what lies there
+            source._let_all_send(path)
+    assert secret.stat().st_mode & 0o777 == 0o600
+
+
+def test_processes_of_all_users_may_send(folder, daemon):
+    assert Path(folder, "dynolog").stat().st_mode & 0o777 == 0o666
+
+
+def test_a_folder_that_is_gone_is_absent_with_the_reason(folder):
+    with pytest.raises(SourceAbsent, match="No such file"):
+        KinetoSocket(f"{folder}/gone").start()
