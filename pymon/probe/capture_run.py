@@ -15,10 +15,12 @@ import os
 import shutil
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 from pymon.link.wire import CaptureOrder, Receipt
 from pymon.probe.call_sites import CallSites
+from pymon.probe.fetch_watch import FetchWatch
 from pymon.probe.profiler_registry import ProfilerRegistry
 from pymon.probe.room import available_memory_bytes, free_disk_bytes
 from pymon.probe.torch_session import TorchSession, gpu_in_use
@@ -29,6 +31,9 @@ EVENT_MEMORY_BYTES = 1300
 # An operator that launches a kernel adds the launch and the kernel to the operator that sizing
 # counts.
 GPU_EVENTS_PER_OPERATOR = 3
+# Forward, backward and optimizer of the smallest model measured (8 layers): more batches than this
+# allows have more events than the order does.
+BATCH_EVENTS = 780
 # Boundaries between the one that starts the sizing and the first step that is kept.
 STEPS_BEFORE = 3
 
@@ -40,7 +45,12 @@ class CaptureRun:
     """
 
     def __init__(
-        self, order: CaptureOrder, folder: str, native: Any, registry: ProfilerRegistry
+        self,
+        order: CaptureOrder,
+        folder: str,
+        native: Any,
+        registry: ProfilerRegistry,
+        on_evaluation: Callable[[], None],
     ) -> None:
         self.order = order
         self.deadline_s = time.monotonic() + order.max_s
@@ -49,11 +59,13 @@ class CaptureRun:
         self._folder = folder  # name below the spool; made by the caller
         self._native, self._registry = native, registry
         self._sites = CallSites(native)
+        self._watch = FetchWatch(on_evaluation)
         self._session: TorchSession | None = None
         self._sizing = self._sized = False
         self._with_gpu = False
         self._step_began_s = self._window_began_s = 0.0
         self._first, self._steps, self._done = 0, 0, 0
+        self._batches_max = max(1, order.max_events // BATCH_EVENTS)  # of one step
 
     @property
     def recording(self) -> bool:
@@ -80,6 +92,7 @@ class CaptureRun:
         """
         session, self._session = self._session, None
         self._sites.stop()
+        self._watch.stop()
         try:
             if session is not None:
                 session.stop()
@@ -103,6 +116,7 @@ class CaptureRun:
 
     def _record(self, step: int, with_gpu: bool) -> None:
         session = TorchSession(self._registry, with_gpu, self.order.with_stack)
+        self._watch.start(self._batches_max)
         session.start()
         self._session = session
         session.begin_step(step)
@@ -113,6 +127,8 @@ class CaptureRun:
         assert self._session is not None
         step_s = time.monotonic() - self._step_began_s
         session, self._session = self._session, None
+        # Twice what this step took, and two that are fetched ahead: more belong to an evaluation.
+        self._batches_max = 2 * self._watch.stop() + 2
         session.stop()
         with_gpu = gpu_in_use()
         events = max(1, session.events()) * (GPU_EVENTS_PER_OPERATOR if with_gpu else 1)
@@ -153,10 +169,12 @@ class CaptureRun:
         self._done += 1
         if self._done < self._steps and time.monotonic() < self.deadline_s:
             self._session.begin_step(step + 1)
+            self._watch.begin_step()
             return None
         session, self._session = self._session, None
         window_s = time.monotonic() - self._window_began_s
         self._sites.stop()
+        self._watch.stop()
         session.stop()
         if reason := self._no_room(session.events()):
             return self.give_up(reason)

@@ -28,6 +28,7 @@ LATE_S = 10.0
 # The user's profiler, opened in another thread, waits at most this long for ours to stop at a
 # boundary.
 YIELD_S = 1.0
+_EVALUATION = "an evaluation began within a step, and would have made the trace too large"
 _YIELDED = "the job's own profiler started, and came first"
 
 
@@ -72,7 +73,9 @@ class Captures:
         if reason:
             return Receipt(order.capture_id[:64], "refused", reason[:512])
         with self._lock:
-            self._run = CaptureRun(order, folder, self._native, self._registry)
+            self._run = CaptureRun(
+                order, folder, self._native, self._registry, self._end_at_evaluation
+            )
             self._native.set_step_callback(self.on_step)
         return None
 
@@ -170,6 +173,18 @@ class Captures:
             self._finish(run, self._give_up(run, _YIELDED))
         elif not waiting.wait(YIELD_S):
             self._overtaken = True
+
+    def _end_at_evaluation(self) -> None:
+        """The recording's own thread, at a fetch."""
+        with self._lock:
+            run = self._run
+            if run is None or self._busy or not run.recording or os.getpid() != self._pid:
+                return
+            self._busy = True
+        try:
+            self._finish(run, self._give_up(run, _EVALUATION))
+        finally:
+            self._busy = False
 
     def poll(self) -> list[Receipt]:
         """Sender thread: receipts that are due. An order whose boundary never came ends here."""

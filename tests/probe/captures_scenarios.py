@@ -8,10 +8,12 @@ import sys
 import threading
 import time
 from pathlib import Path
+from unittest.mock import patch
 
 import torch
 
 from pymon.link.wire import CaptureOrder
+from pymon.probe import capture_run
 from pymon.probe.captures import Captures
 from pymon.probe.profiler_registry import ProfilerRegistry, registry
 from tests.capture.native_double import NativeDouble
@@ -53,6 +55,7 @@ class Loop:
         trace = folder / "trace.json"
         document = json.loads(trace.read_text()) if trace.exists() else {}
         sites = folder / "call_sites.json"
+        fetch = torch.utils.data.dataloader._BaseDataLoaderIter.__next__
         return {
             "receipts": [vars(receipt) for receipt in self.receipts],
             "folder": folder.exists(),
@@ -67,6 +70,7 @@ class Loop:
             "callback": self.native.callback is not None,
             "capturing": self.native.capturing,
             "tensor_is_clean": "item" not in vars(torch.Tensor),
+            "loader_is_clean": not hasattr(fetch, "__wrapped__"),
             "enabled": torch._C._autograd._profiler_enabled(),
             **more,
         }
@@ -174,6 +178,50 @@ def emit_itt_starts_in_the_middle(spool):
     return loop.run(30).outcome()
 
 
+class Counting(torch.utils.data.Dataset):
+    def __len__(self):
+        return 600
+
+    def __getitem__(self, index):
+        return torch.full((16,), float(index))
+
+
+def evaluate(loop):
+    """600 batches, in none of torch's gradient modes: nothing but the fetches shows it."""
+    return sum(loop.model(batch).sum().item() for batch in torch.utils.data.DataLoader(Counting()))
+
+
+def evaluation_in_sizing(spool):
+    loop = Loop(spool).run(1)
+    loop.order(steps=2, max_events=10_000)
+    loop.run(1)
+    batches = len(list(torch.utils.data.DataLoader(Counting())))
+    return loop.run(6).outcome(batches=batches)
+
+
+def evaluation_in_a_kept_step(spool):
+    loop = Loop(spool).run(1)
+    loop.order(steps=5)
+    loop.run(4)
+    recording = loop.captures._run.recording
+    evaluate(loop)
+    stopped = loop.captures._run is None
+    loop.run(6)
+    loop.order(capture_id="c2", steps=1)
+    return loop.run(6).outcome(recording=recording, stopped=stopped)
+
+
+def batches_of_the_training(spool):
+    loop = Loop(spool).run(1)
+    batches = iter(torch.utils.data.DataLoader(Counting()))
+    loop.order(steps=3)
+    for _ in range(10):
+        for _ in range(4):  # gradients of four batches in each step
+            next(batches)
+        loop.run(1)
+    return loop.outcome()
+
+
 def disk_short(spool):
     loop = Loop(spool).run(1)
     loop.order(min_free_bytes=1 << 60)
@@ -276,6 +324,118 @@ def user_override(spool):
     return loop.outcome(kept=kept)
 
 
+def user_waits_in_the_middle(spool):
+    """The user's profiler is opened while ours records; its schedule waits, warms up, records."""
+    loop = Loop(spool).run(1)
+    loop.order(steps=20)
+    loop.run(4)
+    schedule = torch.profiler.schedule(wait=2, warmup=1, active=3, repeat=1)
+    with torch.profiler.profile(schedule=schedule) as profile:
+        for _ in range(6):
+            loop.run(1)
+            profile.step()
+    profile.export_chrome_trace(str(Path(spool) / "user.json"))
+    return loop.run(2).outcome(user_events=user_events(profile))
+
+
+def user_schedules_again_and_again(spool):
+    """Orders while the user's own profiler goes through its schedule: whatever becomes of ours."""
+    loop = Loop(spool).run(1)
+    traces = []
+    schedule = torch.profiler.schedule(wait=2, warmup=1, active=2)
+    ready = lambda profile: traces.append(user_events(profile))  # noqa: E731
+    with torch.profiler.profile(schedule=schedule, on_trace_ready=ready) as profile:
+        for number in range(40):
+            loop.order(capture_id=f"c{number}", steps=1)
+            loop.run(1)
+            profile.step()
+    return loop.run(8).outcome(traces=traces)
+
+
+def memory_short(spool):
+    loop = Loop(spool).run(1)
+    with patch.object(capture_run, "available_memory_bytes", lambda: 1 << 20):
+        loop.order(min_free_bytes=2 << 20)
+    return loop.run(2).outcome()
+
+
+def memory_short_after_sizing(spool):
+    loop = Loop(spool).run(1)
+    loop.order(steps=3)
+    with patch.object(capture_run, "available_memory_bytes", lambda: 1 << 10):
+        return loop.run(6).outcome()
+
+
+def export_raises(spool):
+    loop = Loop(spool).run(1)
+    loop.order(steps=2)
+
+    def broken(self, path):
+        Path(path).write_text("half")
+        raise RuntimeError("torch could not")
+
+    with patch.object(torch.profiler._KinetoProfile, "export_chrome_trace", broken):
+        return loop.run(8).outcome()
+
+
+def stop_raises(spool):
+    loop = Loop(spool).run(1)
+    loop.order(steps=2)
+    loop.run(4)
+    stop = torch.profiler._KinetoProfile.stop
+
+    def broken(self):
+        stop(self)
+        raise RuntimeError("torch could not")
+
+    with patch.object(torch.profiler._KinetoProfile, "stop", broken):
+        return loop.run(8).outcome()
+
+
+def restored(spool):
+    """Whatever is wrapped while steps are kept is the very same object again."""
+    owners = (
+        torch.Tensor,
+        torch.cuda,
+        torch.cuda.Stream,
+        torch.cuda.Event,
+        torch.utils.data.dataloader._BaseDataLoaderIter,
+    )
+
+    def now():
+        return [{name: id(value) for name, value in vars(owner).items()} for owner in owners]
+
+    loop = Loop(spool).run(1)
+    before = now()
+    loop.order(steps=3)
+    loop.run(4)
+    within = now()
+    one = torch.ones(1)
+    values = [bool(one), float(one), int(one), [7, 8][one.long()], one.tolist(), one.item()]
+    loop.run(6)
+    again = [bool(one), float(one), int(one), [7, 8][one.long()], one.tolist(), one.item()]
+    return loop.outcome(changed=before != within, same=before == now(), values=[values, again])
+
+
+def compiled_in_the_middle(spool):
+    """A function is compiled for the first time while calls are wrapped, and again afterwards."""
+
+    @torch.compile(backend="eager")
+    def function(x):
+        y = x * 2
+        if y.sum().item() > 0:
+            y = y + 1
+        return y
+
+    loop = Loop(spool).run(1)
+    loop.order(steps=3)
+    loop.run(4)
+    results = [function(torch.ones(2)).tolist()]
+    loop.run(6)
+    results += [function(torch.ones(2)).tolist(), function(-torch.ones(3)).tolist()]
+    return loop.outcome(results=results)
+
+
 def names_missing(spool):
     profilers = ProfilerRegistry()
     original = torch.autograd.profiler.profile._prepare_trace
@@ -284,10 +444,8 @@ def names_missing(spool):
         profilers.install()
     finally:
         torch.autograd.profiler.profile._prepare_trace = original
-    loop = Loop(spool)
-    loop.captures = Captures(loop.native, ATTACH_ID, profilers)
     profilers.install = lambda: None
-    profilers._installed = True
+    loop = Loop(spool, profilers)
     loop.order()
     return loop.run(2).outcome()
 
