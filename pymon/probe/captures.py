@@ -163,9 +163,11 @@ class Captures:
 
     def _yield_to_user(self) -> None:
         """The user's profiler is about to open, in this thread: ours makes room first."""
+        if os.getpid() != self._pid:
+            return  # a forked child may hold a copy of the lock that nobody will ever free
         with self._lock:
             run = self._run
-            if run is None or not run.recording or os.getpid() != self._pid:
+            if run is None or not run.recording:
                 return
             here = run.thread == threading.get_ident()
             waiting = self._yield = self._yield or threading.Event()
@@ -176,9 +178,11 @@ class Captures:
 
     def _end_at_evaluation(self) -> None:
         """The recording's own thread, at a fetch."""
+        if os.getpid() != self._pid:
+            return
         with self._lock:
             run = self._run
-            if run is None or self._busy or not run.recording or os.getpid() != self._pid:
+            if run is None or self._busy or not run.recording:
                 return
             self._busy = True
         try:

@@ -457,7 +457,11 @@ def fork_child(spool):
     child = os.fork()
     if child == 0:
         before = loop.captures._run
+        loop.captures._lock.acquire()  # as if another thread held it when the process forked
         loop.native.boundary()
+        evaluate(loop)
+        with torch.profiler.profile():
+            pass
         os._exit(0 if loop.captures._run is before and loop.captures._run.recording else 1)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     return loop.run(6).outcome(child=status)
