@@ -48,7 +48,10 @@ def extensions():
     }
     return [
         Pybind11Extension(
-            "pymon.native._probe", sources("core/*.cpp", "bind/probe*.cpp"), **common
+            "pymon.native._probe",
+            sources("core/*.cpp", "gpu/*.cpp", "bind/probe*.cpp"),
+            libraries=["dl"],
+            **common,
         ),
         Pybind11Extension(
             "pymon.native._tools", sources("core/*.cpp", "trace/*.cpp", "bind/tools*.cpp"), **common

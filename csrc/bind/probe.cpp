@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "bind/probe_call_sites.h"
+#include "bind/probe_gpu.h"
 #include "bind/probe_optimizers.h"
 #include "bind/probe_state.h"
 #include "bind/probe_wrapper.h"
@@ -26,6 +27,7 @@ using pymon::this_thread_clock;
 PyObject* optimizer_pre(PyObject*, PyObject* const*, Py_ssize_t) noexcept {
   const uint64_t now_ns = pymon::mono_ns();
   probe_state().clock.optimizer_begin(this_thread_clock(), now_ns);
+  pymon::mark_phase(this_thread_clock(), false);
   probe_state().clock.add_own(this_thread_clock(), pymon::mono_ns() - now_ns);
   Py_RETURN_NONE;
 }
@@ -35,6 +37,7 @@ PyObject* optimizer_post(PyObject*, PyObject* const* args, Py_ssize_t size) noex
   pymon::note_activity();
   const uint32_t slot = size > 0 ? pymon::optimizer_slot(args[0]) : pymon::kNoSlot;
   const bool stepped = probe_state().clock.optimizer_end(this_thread_clock(), now_ns, slot);
+  pymon::mark_phase(this_thread_clock(), stepped);
   probe_state().clock.add_own(this_thread_clock(), pymon::mono_ns() - now_ns);
   if (stepped && !pymon::call_on_step()) return nullptr;  // an interrupt of the user's, on its way up
   Py_RETURN_NONE;
@@ -44,6 +47,7 @@ PyObject* explicit_step(PyObject*, PyObject* const*, Py_ssize_t) noexcept {
   const uint64_t now_ns = pymon::mono_ns();
   pymon::note_activity();
   const bool stepped = probe_state().clock.explicit_step(this_thread_clock(), now_ns);
+  pymon::mark_phase(this_thread_clock(), stepped);
   probe_state().clock.add_own(this_thread_clock(), pymon::mono_ns() - now_ns);
   if (stepped && !pymon::call_on_step()) return nullptr;
   Py_RETURN_NONE;
@@ -88,6 +92,7 @@ PYBIND11_MODULE(_probe, module) {
   }
   pthread_atfork(nullptr, nullptr, [] { pymon::forget_in_child(); });
 
+  pymon::bind_gpu(module);
   module.def("open_page", &open_page, py::arg("attach_id"), "Makes the page; gives its memfd, which stays ours.");
   module.def("set_activity_callback", [](const py::object& call) { set_callback(probe_state().on_activity, call); });
   module.def("set_step_callback", [](const py::object& call) { set_callback(probe_state().on_step, call); });

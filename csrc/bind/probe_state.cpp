@@ -3,6 +3,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "bind/probe_gpu.h"
 #include "bind/probe_optimizers.h"
 
 namespace pymon {
@@ -61,6 +62,7 @@ void forget_in_child() noexcept {
   state.active = false;     // a child that trains is a rank of its own
   t_clock = ThreadClock{};
   forget_optimizers_in_child();
+  forget_gpu_in_child();
 }
 
 }  // namespace pymon

@@ -3,6 +3,7 @@
 #include <structmember.h>
 
 #include "bind/probe_call_sites.h"
+#include "bind/probe_gpu.h"
 #include "bind/probe_state.h"
 #include "core/clock.h"
 
@@ -39,10 +40,12 @@ PyObject* fetch(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* 
   const uint64_t begin_ns = mono_ns();
   if (thread.data_depth == 0 && PyVectorcall_NARGS(nargsf) > 0) note_workers(args[0]);
   state.clock.data_begin(thread, begin_ns);
+  mark_phase(thread, false);
   const uint64_t called_ns = mono_ns();
   PyObject* result = PyObject_Vectorcall(wrapper(self)->original, args, nargsf, names);
   const uint64_t returned_ns = mono_ns();
   state.clock.data_end(thread, returned_ns, result != nullptr);
+  mark_phase(thread, false);
   state.clock.add_own(thread, (called_ns - begin_ns) + (mono_ns() - returned_ns));
   return result;
 }
@@ -53,10 +56,12 @@ PyObject* backward(PyObject* self, PyObject* const* args, size_t nargsf, PyObjec
   const uint64_t begin_ns = mono_ns();
   note_activity();
   state.clock.backward_begin(thread, begin_ns);
+  mark_phase(thread, false);
   const uint64_t called_ns = mono_ns();
   PyObject* result = PyObject_Vectorcall(wrapper(self)->original, args, nargsf, names);
   const uint64_t returned_ns = mono_ns();
   const bool stepped = state.clock.backward_end(thread, returned_ns);
+  mark_phase(thread, stepped);
   state.clock.add_own(thread, (called_ns - begin_ns) + (mono_ns() - returned_ns));
   if (stepped && result != nullptr && !call_on_step()) Py_CLEAR(result);
   return result;

@@ -15,11 +15,23 @@ namespace {
 using pymon::Header;
 using pymon::PageReader;
 using pymon::RingEntry;
-using pymon::TrainBody;
 
 template <typename T>
 py::bytes bytes_of(const T& value) {
   return {reinterpret_cast<const char*>(&value), sizeof value};
+}
+
+template <typename T>
+py::bytes bytes_of(const std::vector<T>& values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
+}
+
+// A whole state of one section, or None.
+template <typename Body, bool (PageReader::*read)(Body*) const noexcept>
+py::object section(const PageReader& self) {
+  Body body;
+  if (!(self.*read)(&body)) return py::none();
+  return bytes_of(body);
 }
 
 std::unique_ptr<PageReader> open_page(int fd) {
@@ -34,19 +46,23 @@ void bind_page(py::module_& module) {
   py::class_<PageReader>(module, "PageReader")
       .def(py::init(&open_page), py::arg("fd"))
       .def("header", [](const PageReader& self) { return bytes_of(self.header()); })
-      .def("train",
-           [](const PageReader& self) -> py::object {
-             TrainBody body;
-             if (!self.train(&body)) return py::none();
-             return bytes_of(body);
-           })
+      .def("train", &section<pymon::TrainBody, &PageReader::train>)
+      .def("gpu", &section<pymon::GpuBody, &PageReader::gpu>)
+      .def("cupti", &section<pymon::CuptiBody, &PageReader::cupti>)
+      .def(
+          "gpu_steps_after",
+          [](const PageReader& self, uint64_t step) {
+            std::vector<pymon::GpuRingEntry> entries;
+            self.gpu_steps_after(step, &entries);
+            return bytes_of(entries);
+          },
+          py::arg("step"))
       .def(
           "steps_after",
           [](const PageReader& self, uint64_t step) {
             std::vector<RingEntry> entries;
             const uint64_t lost = self.steps_after(step, &entries);
-            py::bytes raw(reinterpret_cast<const char*>(entries.data()), entries.size() * sizeof(RingEntry));
-            return py::make_tuple(raw, lost);
+            return py::make_tuple(bytes_of(entries), lost);
           },
           py::arg("step"));
 }
@@ -56,5 +72,10 @@ void bind_page(py::module_& module) {
 PYBIND11_MODULE(_tools, module) {
   module.doc() = "Page reader and trace engine.";
   bind_page(module);
+  module.def("work_class_names", [] {
+    py::tuple names(static_cast<size_t>(pymon::kWorkClassesUsed));
+    for (uint32_t work = 0; work < pymon::kWorkClassesUsed; ++work) names[work] = pymon::kWorkClassNames[work];
+    return names;
+  });
   bind_trace(module);
 }

@@ -14,7 +14,7 @@
 namespace pymon {
 
 constexpr uint32_t kMajor = 1;
-constexpr uint32_t kMinor = 0;
+constexpr uint32_t kMinor = 1;  // 1: the GPU sections
 constexpr char kMagic[8] = {'P', 'Y', 'M', 'O', 'N', 'P', 'G', '\0'};  // stored last, so a page without it is not ready
 
 constexpr uint32_t kPhases = 16;      // slots: 0..4 part the step (below), 5..7 reserved, 8..15 are pymon.phase(name)
@@ -43,14 +43,15 @@ struct Header {                 // offset
   uint64_t created_real_ns;     //  48
   uint8_t attach_id[16];        //  56  random; the page's identity
   uint64_t train_offset, train_bytes;  // 72, 80  TrainSection; reserved for later sections: offset 0 means absent
-  uint64_t gpu_offset, gpu_bytes;      // 88, 96  CUDA events (absent in minor 0)
-  uint64_t cupti_offset, cupti_bytes;  // 104, 112  CUPTI sums (absent in minor 0)
+  uint64_t gpu_offset, gpu_bytes;      // 88, 96  GpuSection (since minor 1)
+  uint64_t cupti_offset, cupti_bytes;  // 104, 112  CuptiSection (since minor 1)
   uint64_t ring_offset, ring_entry_bytes, ring_entries;  // 120, 128, 136
-  uint64_t reserved[14];        // 144
+  uint64_t gpu_ring_offset, gpu_ring_entry_bytes, gpu_ring_entries;  // 144, 152, 160  GpuRingEntry (since minor 1)
+  uint64_t reserved[11];        // 168
 };
 static_assert(sizeof(Header) == 256, "header is 256 bytes");
 static_assert(offsetof(Header, attach_id) == 56 && offsetof(Header, train_offset) == 72, "header layout");
-static_assert(offsetof(Header, ring_offset) == 120 && offsetof(Header, reserved) == 144, "header layout");
+static_assert(offsetof(Header, ring_offset) == 120 && offsetof(Header, gpu_ring_offset) == 144, "header layout");
 
 // The training thread's section body. Words only, so that it is copied as relaxed atomic words under the seqlock.
 struct TrainBody {                         // word index
@@ -104,10 +105,162 @@ struct RingEntry {                         // word index
 };
 static_assert(sizeof(RingEntry) == 192, "ring entry");
 
+// --- the GPU layers (csrc/gpu). Each may be off, and then says why in words. --------------------------------------
+
+enum LayerState : uint64_t {
+  kLayerOff = 0,      // not started: no CUDA in this process yet
+  kLayerRunning = 1,
+  kLayerYielded = 2,  // lent to another profiler for a while
+  kLayerAbsent = 3,   // cannot run here
+  kLayerDisarmed = 4, // ran, and was switched off: over its budget, or at the end of the process
+};
+constexpr uint32_t kReasonBytes = 160;  // UTF-8, NUL padded, cut at 159 bytes
+
+// What CUDA events measured, written by the poller thread. The time between two marks on torch's current stream
+// belongs to the phase between them, so a phase's GPU time holds the stream's work of that phase and its waits.
+struct GpuBody {                           // word index
+  uint64_t state;                          //  0  enum LayerState
+  uint64_t publish_mono_ns;                //  1
+  uint64_t steps_timed_total;              //  2  steps whose marks all came back
+  uint64_t steps_untimed_total;            //  3  steps with a mark missing, or left out to bound the cost
+  uint64_t step_ns_total;                  //  4  GPU time of the timed steps
+  uint64_t last_step;                      //  5  the newest timed one; 0: none
+  uint64_t last_step_ns;                   //  6
+  uint64_t marks_total;                    //  7  events recorded
+  uint64_t dropped_total;                  //  8  overwritten before the poller saw them
+  uint64_t skipped_capturing_total;        //  9  marks on a stream that was capturing a CUDA graph
+  uint64_t skipped_context_total;          // 10  marks in another CUDA context than the first
+  uint64_t failed_total;                   // 11  events that CUDA refused
+  uint64_t pending;                        // 12  marks the GPU has not reached
+  uint64_t own_cpu_ns_total;               // 13  the poller thread's
+  uint64_t stride;                         // 14  every how many steps one is timed
+  uint64_t reserved0;                      // 15
+  uint64_t phase_ns_total[8];              // 16  slots 0..4 of Phase
+  uint64_t step_histogram[kHistogramBuckets];  // 24
+  char reason[kReasonBytes];               // 56
+  uint64_t reserved[12];                   // 76
+};
+constexpr uint64_t kGpuWords = 88;
+static_assert(sizeof(GpuBody) == kGpuWords * 8, "gpu body");
+static_assert(offsetof(GpuBody, phase_ns_total) == 16 * 8 && offsetof(GpuBody, reason) == 56 * 8, "gpu body");
+
+struct GpuSection {
+  uint64_t seq;
+  uint64_t pad[7];
+  GpuBody body;
+};
+
+// GPU time of one step; the same rules as RingEntry, the entry of step n is n % kGpuRingEntries.
+struct GpuRingEntry {                      // word index
+  uint64_t step;                           //  0
+  uint64_t gpu_ns;                         //  1
+  uint64_t phase_ns[5];                    //  2
+  uint64_t reserved;                       //  7
+};
+constexpr uint32_t kGpuRingEntries = 1024;
+static_assert(sizeof(GpuRingEntry) == 64, "gpu ring entry");
+
+// What a record of CUPTI is, by its kind or by the kernel's name (csrc/gpu/kernel_class.cpp). Append only.
+enum WorkClass : uint32_t {
+  kGemm, kAttention, kConvolution, kElementwise, kReduction, kNormalisation, kSoftmax, kEmbedding, kIndexing,
+  kOptimizerKernel, kOtherKernel,
+  kNcclAllReduce, kNcclAllGather, kNcclReduceScatter, kNcclBroadcast, kNcclReduce, kNcclSendRecv, kNcclOther,
+  kCopyHostToDevice, kCopyDeviceToHost, kCopyDeviceToDevice, kCopyPeer, kCopyOther, kSet,
+  kSyncOfEvent, kSyncOfStream, kSyncOfContext, kStreamWait,
+  kWorkClassesUsed,
+};
+constexpr uint32_t kWorkClasses = 32;
+static_assert(kWorkClassesUsed <= kWorkClasses, "room for the classes");
+constexpr const char* kWorkClassNames[kWorkClassesUsed] = {
+    "gemm", "attention", "convolution", "elementwise", "reduction", "normalisation", "softmax", "embedding", "indexing",
+    "optimizer", "other",
+    "nccl_all_reduce", "nccl_all_gather", "nccl_reduce_scatter", "nccl_broadcast", "nccl_reduce", "nccl_send_recv",
+    "nccl_other",
+    "copy_host_to_device", "copy_device_to_host", "copy_device_to_device", "copy_peer", "copy_other", "set",
+    "sync_event", "sync_stream", "sync_context", "stream_wait",
+};
+constexpr bool is_nccl(uint32_t work) { return work >= kNcclAllReduce && work <= kNcclOther; }
+
+constexpr uint32_t kWorkBuckets = 24;  // as the histograms above: bucket 0 below 2^10 ns, the last one from 2^33 ns on
+
+struct WorkSums {
+  uint64_t count, ns_total, ns_max, bytes_total;
+  uint64_t histogram[kWorkBuckets];
+};
+static_assert(sizeof(WorkSums) == 28 * 8, "work sums");
+
+// Sums over CUPTI's records, written by the aggregator thread. GPU times are summed over the process's devices.
+struct CuptiHead {                         // word index
+  uint64_t state;                          //  0  enum LayerState
+  uint64_t publish_mono_ns;                //  1
+  uint64_t cupti_version;                  //  2  CUPTI's API number, as 130001
+  uint64_t last_error;                     //  3  the last CUptiResult that was not 0
+  uint64_t records_total;                  //  4
+  uint64_t dropped_total;                  //  5  by CUPTI, for want of a buffer
+  uint64_t zero_times_total;               //  6  records without times: CUPTI lacked device memory
+  uint64_t bad_times_total;                //  7  records whose times cannot be
+  uint64_t unknown_total;                  //  8  records of a kind that was not asked for
+  uint64_t late_total;                     //  9  records older than what busy time was summed up to
+  uint64_t buffers_total;                  // 10  that came back
+  uint64_t buffers_out;                    // 11  lent to CUPTI now
+  uint64_t buffers_refused_total;          // 12  asked for when all were out
+  uint64_t buffers_lost_total;             // 13  lent, and another client took over
+  uint64_t host_bytes;                     // 14  buffers and tables
+  uint64_t own_cpu_ns_total;               // 15  the aggregator thread's
+  uint64_t names;                          // 16  distinct kernel names
+  uint64_t names_changed_total;            // 17  addresses that came to hold another name
+  uint64_t names_uncached_total;           // 18  look-ups beyond the table
+  uint64_t handovers_total;                // 19  leases taken back
+  uint64_t stolen_total;                   // 20  times that another client was noticed
+  uint64_t ticks;                          // 21  1: record times are processor ticks, calibrated
+  uint64_t busy_ns_total;                  // 22  union of kernels, copies and sets over streams
+  uint64_t kernel_busy_ns_total;           // 23  union of kernels
+  uint64_t compute_busy_ns_total;          // 24  union of kernels without NCCL's
+  uint64_t nccl_busy_ns_total;             // 25  union of NCCL's kernels
+  uint64_t nccl_exposed_ns_total;          // 26  of that, what no other kernel overlapped
+  uint64_t gap_ns_total;                   // 27  idle time between busy stretches
+  uint64_t gaps_total;                     // 28
+  uint64_t kernels_total;                  // 29
+  uint64_t graph_kernels_total;            // 30  of these, launched by a CUDA graph
+  uint64_t launches_total;                 // 31  kernel launches, a graph as one
+  uint64_t first_gpu_ns, last_gpu_ns;      // 32, 33  CLOCK_REALTIME of the first begin, the last end
+  uint64_t devices;                        // 34  seen in the records
+  uint64_t device_bytes;                   // 35  GPU memory taken since arming that torch's allocator does not explain
+  uint64_t yielded_ns_total;               // 36  time lent to others
+  uint64_t flushes_total;                  // 37
+  uint64_t reserved[6];                    // 38
+  char reason[kReasonBytes];               // 44
+  uint64_t gap_histogram[kWorkBuckets];    // 64
+  uint64_t reserved1[8];                   // 88
+};
+constexpr uint64_t kCuptiHeadWords = 96;
+static_assert(sizeof(CuptiHead) == kCuptiHeadWords * 8, "cupti head");
+static_assert(offsetof(CuptiHead, reason) == 44 * 8 && offsetof(CuptiHead, gap_histogram) == 64 * 8, "cupti head");
+
+struct CuptiBody {
+  CuptiHead head;
+  WorkSums work[kWorkClasses];
+};
+constexpr uint64_t kCuptiWords = kCuptiHeadWords + kWorkClasses * 28;
+static_assert(sizeof(CuptiBody) == kCuptiWords * 8, "cupti body");
+
+struct CuptiSection {
+  uint64_t seq;
+  uint64_t pad[7];
+  CuptiBody body;
+};
+
+// --- where everything lies -----------------------------------------------------------------------------------------
+
 constexpr uint64_t kTrainOffset = 256;
 constexpr uint64_t kRingOffset = 4096;
 static_assert(kTrainOffset + sizeof(TrainSection) <= kRingOffset, "sections end before the ring");
-constexpr uint64_t kPageBytes = kRingOffset + sizeof(RingEntry) * kRingEntries;
+constexpr uint64_t kGpuOffset = kRingOffset + sizeof(RingEntry) * kRingEntries;
+constexpr uint64_t kCuptiOffset = kGpuOffset + 4096;
+static_assert(sizeof(GpuSection) <= 4096, "gpu section");
+constexpr uint64_t kGpuRingOffset = kCuptiOffset + 12288;
+static_assert(sizeof(CuptiSection) <= 12288, "cupti section");
+constexpr uint64_t kPageBytes = kGpuRingOffset + sizeof(GpuRingEntry) * kGpuRingEntries;
 static_assert(kPageBytes % 4096 == 0, "whole memory pages");
 
 }  // namespace pymon

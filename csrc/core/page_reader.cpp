@@ -43,6 +43,21 @@ std::string fault_in(const Header& header, uint64_t page_bytes) {
       !inside(header.ring_offset, header.ring_entries * entry_bytes, page_bytes)) {
     return "its ring lies outside of it";
   }
+  // Offset 0: the page, of an older writer, has no such section.
+  const auto sound = [page_bytes](uint64_t offset, uint64_t bytes, uint64_t least) {
+    return offset == 0 || (bytes >= least && inside(offset, bytes, page_bytes));
+  };
+  if (!sound(header.gpu_offset, header.gpu_bytes, sizeof(GpuSection)) ||
+      !sound(header.cupti_offset, header.cupti_bytes, sizeof(CuptiSection))) {
+    return "its GPU sections lie outside of it";
+  }
+  if (header.gpu_ring_offset == 0) return {};
+  const uint64_t gpu_entry_bytes = header.gpu_ring_entry_bytes;
+  if (gpu_entry_bytes < sizeof(GpuRingEntry) || gpu_entry_bytes % 8 != 0 || header.gpu_ring_entries == 0 ||
+      header.gpu_ring_entries > page_bytes / gpu_entry_bytes ||
+      !inside(header.gpu_ring_offset, header.gpu_ring_entries * gpu_entry_bytes, page_bytes)) {
+    return "its GPU ring lies outside of it";
+  }
   return {};
 }
 
@@ -76,6 +91,34 @@ bool PageReader::train(TrainBody* out) const noexcept {
   const uint64_t* section = words_at(page_, header_.train_offset);
   const uint64_t* body = section + offsetof(TrainSection, body) / 8;
   return seqlock_copy(section, body, out, kTrainWords, kSeqlockAttempts);
+}
+
+bool PageReader::gpu(GpuBody* out) const noexcept {
+  if (header_.gpu_offset == 0) return false;
+  const uint64_t* section = words_at(page_, header_.gpu_offset);
+  return seqlock_copy(section, section + offsetof(GpuSection, body) / 8, out, kGpuWords, kSeqlockAttempts);
+}
+
+bool PageReader::cupti(CuptiBody* out) const noexcept {
+  if (header_.cupti_offset == 0) return false;
+  const uint64_t* section = words_at(page_, header_.cupti_offset);
+  return seqlock_copy(section, section + offsetof(CuptiSection, body) / 8, out, kCuptiWords, kSeqlockAttempts);
+}
+
+void PageReader::gpu_steps_after(uint64_t step, std::vector<GpuRingEntry>* out) const {
+  if (header_.gpu_ring_offset == 0) return;
+  const size_t before = out->size();
+  for (uint64_t slot = 0; slot < header_.gpu_ring_entries; ++slot) {
+    const uint64_t* words = words_at(page_, header_.gpu_ring_offset + slot * header_.gpu_ring_entry_bytes);
+    GpuRingEntry copy;
+    copy.step = load_acquire(words);
+    if (copy.step <= step || copy.step % header_.gpu_ring_entries != slot) continue;
+    const uint64_t wanted = copy.step;
+    load_words(&copy, words, sizeof copy / 8);
+    if (copy.step == wanted && load_relaxed(words) == wanted) out->push_back(copy);
+  }
+  std::sort(out->begin() + static_cast<std::ptrdiff_t>(before), out->end(),
+            [](const GpuRingEntry& a, const GpuRingEntry& b) { return a.step < b.step; });
 }
 
 const uint64_t* PageReader::entry(uint64_t step) const noexcept {

@@ -30,6 +30,14 @@ class PageReader {
   // A copy of the training section that was whole at one moment; false where none could be had.
   bool train(TrainBody* out) const noexcept;
 
+  // The GPU layers' sections, likewise; false also where the page, of an older writer, has none.
+  bool gpu(GpuBody* out) const noexcept;
+  bool cupti(CuptiBody* out) const noexcept;
+
+  // Appends the GPU times of the steps after `step` that the GPU ring holds, oldest first. A step may be missing: not
+  // timed, not yet there, or overwritten.
+  void gpu_steps_after(uint64_t step, std::vector<GpuRingEntry>* out) const;
+
   // Appends the steps after `step` that the ring still holds, oldest first; returns how many it no longer does.
   uint64_t steps_after(uint64_t step, std::vector<RingEntry>* out) const;
 

@@ -38,6 +38,15 @@ uint64_t start_ticks() noexcept {
   return at == nullptr ? 0 : std::strtoull(at + 1, nullptr, 10);
 }
 
+// A ring's entry: its number is taken away first and given last, so that a reader never takes half an entry for one.
+template <typename Entry>
+void push_entry(uint64_t* words, const Entry& entry) noexcept {
+  static_assert(offsetof(Entry, step) == 0, "the step number is the entry's first word");
+  store_relaxed(words, 0);
+  store_words(words + 1, reinterpret_cast<const char*>(&entry) + 8, sizeof entry / 8 - 1);
+  store_release(words, entry.step);
+}
+
 Error failed(const char* what, int fd) {
   Error error = Error::system(what, errno);
   if (fd >= 0) close(fd);
@@ -80,9 +89,16 @@ void PageWriter::write_header(const uint8_t attach_id[16]) noexcept {
   std::memcpy(header.attach_id, attach_id, sizeof header.attach_id);
   header.train_offset = kTrainOffset;
   header.train_bytes = sizeof(TrainSection);
+  header.gpu_offset = kGpuOffset;
+  header.gpu_bytes = sizeof(GpuSection);
+  header.cupti_offset = kCuptiOffset;
+  header.cupti_bytes = sizeof(CuptiSection);
   header.ring_offset = kRingOffset;
   header.ring_entry_bytes = sizeof(RingEntry);
   header.ring_entries = kRingEntries;
+  header.gpu_ring_offset = kGpuRingOffset;
+  header.gpu_ring_entry_bytes = sizeof(GpuRingEntry);
+  header.gpu_ring_entries = kGpuRingEntries;
 
   auto* words = reinterpret_cast<uint64_t*>(page_);
   store_words(words, &header, sizeof header / 8);
@@ -93,18 +109,38 @@ void PageWriter::write_header(const uint8_t attach_id[16]) noexcept {
 
 void PageWriter::publish() noexcept {
   if (page_ == nullptr) return;
-  auto* section = reinterpret_cast<uint64_t*>(page_ + kTrainOffset);
+  uint64_t* section = words_at(kTrainOffset);
   seqlock_publish(section, section + offsetof(TrainSection, body) / 8, &body_, kTrainWords);
 }
 
 void PageWriter::push_step(const RingEntry& entry) noexcept {
   if (page_ == nullptr || entry.step == 0) return;
-  const size_t slot = entry.step % kRingEntries;
-  auto* words = reinterpret_cast<uint64_t*>(page_ + kRingOffset + slot * sizeof(RingEntry));
-  static_assert(offsetof(RingEntry, step) == 0, "the step number is the entry's first word");
-  store_relaxed(words, 0);
-  store_words(words + 1, reinterpret_cast<const char*>(&entry) + 8, sizeof entry / 8 - 1);
-  store_release(words, entry.step);
+  push_entry(words_at(kRingOffset + entry.step % kRingEntries * sizeof entry), entry);
+}
+
+void PageWriter::publish_gpu(const GpuBody& body) noexcept {
+  if (page_ == nullptr) return;
+  uint64_t* section = words_at(kGpuOffset);
+  seqlock_publish(section, section + offsetof(GpuSection, body) / 8, &body, kGpuWords);
+}
+
+void PageWriter::push_gpu_step(const GpuRingEntry& entry) noexcept {
+  if (page_ == nullptr || entry.step == 0) return;
+  push_entry(words_at(kGpuRingOffset + entry.step % kGpuRingEntries * sizeof entry), entry);
+}
+
+void PageWriter::publish_cupti(const CuptiBody& body, uint32_t changed) noexcept {
+  if (page_ == nullptr) return;
+  uint64_t* section = words_at(kCuptiOffset);
+  uint64_t* words = section + offsetof(CuptiSection, body) / 8;
+  const uint64_t even = seqlock_begin(section);
+  store_words(words, &body.head, kCuptiHeadWords);
+  for (; changed != 0; changed &= changed - 1) {
+    const auto work = static_cast<uint32_t>(__builtin_ctz(changed));
+    const size_t at = kCuptiHeadWords + work * (sizeof(WorkSums) / 8);
+    store_words(words + at, &body.work[work], sizeof(WorkSums) / 8);
+  }
+  seqlock_end(section, even);
 }
 
 void PageWriter::disarm_in_child() noexcept {

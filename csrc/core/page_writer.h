@@ -1,4 +1,5 @@
-// The trainer's side of the page: makes the sealed memfd and writes it. All calls come from one thread at a time.
+// The trainer's side of the page: makes the sealed memfd and writes it. Each section has one writing thread: the training
+// thread the steps (its calls come one at a time, under the GIL), the poller the GPU section, the aggregator CUPTI's.
 #pragma once
 
 #include <cstdint>
@@ -27,6 +28,13 @@ class PageWriter {
   // Puts a finished step into the ring, over the one 4,096 steps before. Steps count from 1; 0 is ignored.
   void push_step(const RingEntry& entry) noexcept;
 
+  // The poller's section and ring, by its own copy.
+  void publish_gpu(const GpuBody& body) noexcept;
+  void push_gpu_step(const GpuRingEntry& entry) noexcept;
+
+  // The aggregator's section: its head, and of the classes those whose bit is set in `changed`.
+  void publish_cupti(const CuptiBody& body, uint32_t changed) noexcept;
+
   // The memfd, for the daemon; -1 after `disarm_in_child`.
   int fd() const noexcept { return fd_; }
 
@@ -37,6 +45,7 @@ class PageWriter {
  private:
   PageWriter(int fd, unsigned char* page) noexcept : fd_(fd), page_(page) {}
   void write_header(const uint8_t attach_id[16]) noexcept;
+  uint64_t* words_at(uint64_t offset) const noexcept { return reinterpret_cast<uint64_t*>(page_ + offset); }
 
   int fd_;
   unsigned char* page_;  // nullptr: disarmed

@@ -44,13 +44,21 @@ inline void load_words(void* to, const uint64_t* shared, size_t words) noexcept 
   }
 }
 
+// A copy of several parts goes between `begin` and `end`, which takes what `begin` gave.
+//
 // "| 1", not "+ 1": where a writer died in mid-copy and left `seq` odd, "+ 1" would from then on write under an even
 // number, and every reader would take torn copies for whole ones. This way the next copy heals the lock.
-inline void seqlock_publish(uint64_t* seq, uint64_t* shared, const void* from, size_t words) noexcept {
+inline uint64_t seqlock_begin(uint64_t* seq) noexcept {
   const uint64_t odd = load_relaxed(seq) | 1;
   store_relaxed(seq, odd);
+  return odd + 1;
+}
+inline void seqlock_end(uint64_t* seq, uint64_t even) noexcept { store_release(seq, even); }
+
+inline void seqlock_publish(uint64_t* seq, uint64_t* shared, const void* from, size_t words) noexcept {
+  const uint64_t even = seqlock_begin(seq);
   store_words(shared, from, words);
-  store_release(seq, odd + 1);
+  seqlock_end(seq, even);
 }
 
 // False where no attempt met a quiet moment: the writer is faster than us, stopped in mid-copy, or dead.

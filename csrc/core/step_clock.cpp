@@ -30,6 +30,7 @@ void StepClock::publish_to(PageWriter* page) noexcept {
 void StepClock::data_begin(ThreadClock& thread, uint64_t now_ns) noexcept {
   if (thread.data_depth++ > 0) return;
   begin_step(thread, now_ns);
+  if (body_->training_tid == 0 || thread.trains) thread.ended_phase = kOther;
   thread.data_begin_ns = now_ns;
   thread.forward_begin_ns = 0;  // a fetch without a backward pass since the last one: that was no forward
 }
@@ -42,6 +43,7 @@ void StepClock::data_end(ThreadClock& thread, uint64_t now_ns, bool got_batch) n
     return;
   }
   const uint64_t took_ns = since(thread.data_begin_ns, now_ns);
+  thread.ended_phase = kDataWait;
   thread.phase_ns[kDataWait] += took_ns;
   if (thread.armed) thread.optimizer_begin_ns += took_ns;  // a fetch within the optimizer call is not its time
   thread.batches += got_batch;
@@ -61,12 +63,14 @@ void StepClock::backward_begin(ThreadClock& thread, uint64_t now_ns) noexcept {
   // The next micro-batch of a group that was fetched at once starts where the backward pass before ended.
   const uint64_t begin_ns = thread.forward_begin_ns ? thread.forward_begin_ns : thread.last_backward_end_ns;
   if (begin_ns != 0) thread.phase_ns[kForward] += since(begin_ns, now_ns);
+  thread.ended_phase = begin_ns != 0 ? kForward : kOther;
   thread.forward_begin_ns = 0;
 }
 
 bool StepClock::backward_end(ThreadClock& thread, uint64_t now_ns) noexcept {
   if (thread.backward_depth == 0 || --thread.backward_depth > 0) return false;
   thread.phase_ns[kBackward] += since(thread.backward_begin_ns + thread.optimizer_in_backward_ns, now_ns);
+  thread.ended_phase = kBackward;
   thread.last_backward_end_ns = now_ns;
   ++thread.backwards;
   ++body_->backwards_total;
@@ -88,7 +92,10 @@ void StepClock::optimizer_begin(ThreadClock& thread, uint64_t now_ns) noexcept {
   begin_step(thread, now_ns);
   // A call that raised left `armed` behind; a backward pass since then tells it from a nested call.
   const bool nested = thread.armed && thread.last_backward_end_ns <= thread.optimizer_begin_ns;
-  if (!nested) thread.optimizer_begin_ns = now_ns;
+  if (!nested) {
+    thread.optimizer_begin_ns = now_ns;
+    thread.ended_phase = thread.backward_depth > 0 ? kBackward : kOther;
+  }
   thread.armed = true;
 }
 
@@ -96,6 +103,7 @@ bool StepClock::optimizer_end(ThreadClock& thread, uint64_t now_ns, uint32_t slo
   if (!thread.armed) return false;
   thread.armed = false;
   thread.trains = true;
+  thread.ended_phase = kOptimizer;
   ++thread.optimizer_calls;
   ++body_->optimizer_calls_total;
   // Closures run forward and backward inside the call: only what follows the last backward pass is the optimizer's.
@@ -132,6 +140,7 @@ bool StepClock::optimizer_end(ThreadClock& thread, uint64_t now_ns, uint32_t slo
 bool StepClock::explicit_step(ThreadClock& thread, uint64_t now_ns) noexcept {
   begin_step(thread, now_ns);
   thread.trains = true;
+  thread.ended_phase = kOther;
   const bool counted_already = body_->counting == kCountOptimizer && thread.optimizer_calls == 0;
   body_->counting = kCountExplicit;
   if (counted_already) return false;  // the hooks ended this very step just before they were told not to

@@ -26,7 +26,10 @@ constexpr uint32_t kNoSlot = kOptimizerSlots;
 // micro-batches than this is rarer than a training loop with an optimizer that cannot be hooked.
 constexpr uint64_t kBackwardsBeforeEstimate = 64;
 
+constexpr uint32_t kNoPhase = ~0u;
+
 struct ThreadClock {
+  uint32_t ended_phase = kNoPhase;  // what the last call ended; the caller takes it, to mark the GPU's time
   bool trains = false;  // ran a backward pass or an optimizer
   bool armed = false;
   bool loads = false;  // fetched from a loader

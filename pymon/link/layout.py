@@ -7,7 +7,7 @@ from typing import Final
 
 MAGIC: Final = b"PYMONPG\0"
 MAJOR: Final = 1
-MINOR: Final = 0
+MINOR: Final = 1
 
 PHASE_SLOTS: Final = 16
 STEP_PHASES: Final = 5  # slots 0..4 part the step: PHASES in pymon/model/training.py
@@ -31,13 +31,33 @@ TRAIN_BODY_BYTES: Final = 8 * TRAIN_WORDS
 TRAIN_SECTION_BYTES: Final = TRAIN_BODY_IN_SECTION + TRAIN_BODY_BYTES
 RING_OFFSET: Final = 4096
 RING_ENTRY_BYTES: Final = 192
-PAGE_BYTES: Final = RING_OFFSET + RING_ENTRY_BYTES * RING_ENTRIES
+
+# The GPU sections, behind the ring; their bodies too lie TRAIN_BODY_IN_SECTION behind the seqlock word.
+LAYER_STATES: Final = 5  # enum LayerState
+REASON_BYTES: Final = 160
+GPU_OFFSET: Final = RING_OFFSET + RING_ENTRY_BYTES * RING_ENTRIES
+GPU_BODY_BYTES: Final = 8 * 88
+GPU_PHASES_BYTE: Final = 8 * 16
+GPU_HISTOGRAM_BYTE: Final = 8 * 24
+GPU_REASON_BYTE: Final = 8 * 56
+CUPTI_OFFSET: Final = GPU_OFFSET + 4096
+WORK_CLASSES: Final = 32
+WORK_BUCKETS: Final = 24  # as HISTOGRAM_BUCKETS, fewer
+WORK_SUMS_BYTES: Final = 8 * (4 + WORK_BUCKETS)
+CUPTI_REASON_BYTE: Final = 8 * 44
+CUPTI_GAPS_BYTE: Final = 8 * 64
+CUPTI_HEAD_BYTES: Final = 8 * 96
+CUPTI_BODY_BYTES: Final = CUPTI_HEAD_BYTES + WORK_CLASSES * WORK_SUMS_BYTES
+GPU_RING_OFFSET: Final = CUPTI_OFFSET + 12288
+GPU_RING_ENTRIES: Final = 1024
+GPU_RING_ENTRY_BYTES: Final = 64
+PAGE_BYTES: Final = GPU_RING_OFFSET + GPU_RING_ENTRY_BYTES * GPU_RING_ENTRIES
 
 # Bounds of a reader against a hostile writer (csrc/core/page_reader.h).
 MAX_PAGE_BYTES: Final = 16 << 20
 
-# magic, major, minor, page_bytes, pid, start_ticks, created mono and real, attach_id, train, gpu, cupti, ring
-HEADER: Final = struct.Struct("<8s2I5Q16s9Q")
+# magic, major, minor, page_bytes, pid, start_ticks, created mono and real, attach_id, train, gpu, cupti, ring, gpu ring
+HEADER: Final = struct.Struct("<8s2I5Q16s12Q")
 TRAIN_SCALARS: Final = struct.Struct("<16Q")
 TRAIN_PHASES: Final = struct.Struct(f"<{PHASE_SLOTS}Q")
 TRAIN_HISTOGRAM: Final = struct.Struct(f"<{HISTOGRAM_BUCKETS}Q")
@@ -47,3 +67,9 @@ TRAIN_PHASES_BYTE: Final = 8 * 24
 TRAIN_STEP_HISTOGRAM_BYTE: Final = 8 * 40
 TRAIN_PHASE_HISTOGRAMS_BYTE: Final = 8 * 72
 TRAIN_NAMES_BYTE: Final = 8 * 232
+
+GPU_SCALARS: Final = struct.Struct("<15Q")
+GPU_RING_ENTRY: Final = struct.Struct("<7Q8x")
+CUPTI_SCALARS: Final = struct.Struct("<38Q")
+WORK_SUMS: Final = struct.Struct(f"<{4 + WORK_BUCKETS}Q")
+WORK_HISTOGRAM: Final = struct.Struct(f"<{WORK_BUCKETS}Q")

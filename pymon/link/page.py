@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from pymon import native
-from pymon.link import layout
+from pymon.link import gpu_sections, layout
 from pymon.link.page_twin import PageTwin
 
 Backend = Literal["native", "python"]
@@ -80,6 +80,9 @@ class _Raw(Protocol):
 
     def header(self) -> bytes: ...
     def train(self) -> bytes | None: ...
+    def gpu(self) -> bytes | None: ...
+    def cupti(self) -> bytes | None: ...
+    def gpu_steps_after(self, step: int) -> bytes: ...
     def steps_after(self, step: int) -> tuple[bytes, int]: ...
 
 
@@ -116,6 +119,20 @@ class PageReader:
         raw, lost = self._open().steps_after(max(step, 0))
         size = layout.RING_ENTRY_BYTES
         return tuple(_step(raw[at : at + size]) for at in range(0, len(raw), size)), lost
+
+    def gpu(self) -> gpu_sections.GpuSample | None:
+        """What CUDA events measured; None likewise, and where the page's writer knows no GPU section."""
+        body = self._open().gpu()
+        return None if body is None else gpu_sections.gpu_sample(body)
+
+    def cupti(self) -> gpu_sections.CuptiSample | None:
+        """The sums over CUPTI's records; None likewise."""
+        body = self._open().cupti()
+        return None if body is None else gpu_sections.cupti_sample(body)
+
+    def gpu_steps_after(self, step: int) -> tuple[gpu_sections.GpuStepSample, ...]:
+        """GPU times of the steps newer than `step`, oldest first; any may be missing."""
+        return gpu_sections.gpu_steps(self._open().gpu_steps_after(max(step, 0)))
 
     def close(self) -> None:
         """Lets go of the mapping; reading afterwards raises PageError."""

@@ -33,9 +33,14 @@ class PageTwin:
             raise ValueError(fault)
         fields = layout.HEADER.unpack_from(self._header)
         self._train_at: int = fields[9]
+        self._gpu_at: int = fields[11]
+        self._cupti_at: int = fields[13]
         self._ring_at: int = fields[15]
         self._entry_bytes: int = fields[16]
         self._entries: int = fields[17]
+        self._gpu_ring_at: int = fields[18]
+        self._gpu_entry_bytes: int = fields[19]
+        self._gpu_entries: int = fields[20]
 
     def header(self) -> bytes:
         """As it was when the page was opened."""
@@ -43,15 +48,39 @@ class PageTwin:
 
     def train(self) -> bytes | None:
         """The body, copied while its seqlock stood still; None where it never did."""
-        at = self._train_at + layout.TRAIN_BODY_IN_SECTION
+        return self._section(self._train_at, layout.TRAIN_BODY_BYTES)
+
+    def gpu(self) -> bytes | None:
+        """Likewise; None also where the page, of an older writer, has none."""
+        return self._section(self._gpu_at, layout.GPU_BODY_BYTES) if self._gpu_at else None
+
+    def cupti(self) -> bytes | None:
+        """Likewise."""
+        return self._section(self._cupti_at, layout.CUPTI_BODY_BYTES) if self._cupti_at else None
+
+    def _section(self, section_at: int, size: int) -> bytes | None:
+        at = section_at + layout.TRAIN_BODY_IN_SECTION
         for _ in range(_ATTEMPTS):
-            before = self._word(self._train_at)
+            before = self._word(section_at)
             if before & 1:
                 continue
-            body = self._page[at : at + layout.TRAIN_BODY_BYTES]
-            if self._word(self._train_at) == before:
+            body = self._page[at : at + size]
+            if self._word(section_at) == before:
                 return body
         return None
+
+    def gpu_steps_after(self, step: int) -> bytes:
+        """GPU times of the steps after `step` in one string, oldest first; any may be missing."""
+        found = []
+        for slot in range(self._gpu_entries if self._gpu_ring_at else 0):
+            at = self._gpu_ring_at + slot * self._gpu_entry_bytes
+            wanted = self._word(at)
+            if wanted <= step or wanted % self._gpu_entries != slot:
+                continue
+            entry = self._page[at : at + layout.GPU_RING_ENTRY_BYTES]
+            if _WORD.unpack_from(entry)[0] == wanted and self._word(at) == wanted:
+                found.append((wanted, entry))
+        return b"".join(entry for _, entry in sorted(found))
 
     def steps_after(self, step: int) -> tuple[bytes, int]:
         """Entries of the steps after `step` in one string, oldest first, and how many are gone."""
@@ -98,8 +127,10 @@ def _sealed_size(fd: int) -> int:
 
 def _fault_in(raw: bytes, size: int) -> str:
     """Empty where the header is one we can read; else what is wrong with it."""
-    magic, major, _, page_bytes, *_, ring_at, entry_bytes, entries = layout.HEADER.unpack_from(raw)
-    train_at, train_bytes = layout.HEADER.unpack_from(raw)[9:11]
+    fields = layout.HEADER.unpack_from(raw)
+    magic, major, _, page_bytes = fields[:4]
+    train_at, train_bytes, gpu_at, gpu_bytes, cupti_at, cupti_bytes = fields[9:15]
+    ring_at, entry_bytes, entries, gpu_ring_at, gpu_entry_bytes, gpu_entries = fields[15:21]
     if magic != layout.MAGIC:
         return "no page of pymon, or not ready yet"
     if major != layout.MAJOR:
@@ -111,6 +142,19 @@ def _fault_in(raw: bytes, size: int) -> str:
     sound_entries = entry_bytes >= layout.RING_ENTRY_BYTES and entry_bytes % 8 == 0 and entries > 0
     if not sound_entries or not _inside(ring_at, entries * entry_bytes, size):
         return "its ring lies outside of it"
+    in_section = layout.TRAIN_BODY_IN_SECTION
+    for at, length, least in (
+        (gpu_at, gpu_bytes, in_section + layout.GPU_BODY_BYTES),
+        (cupti_at, cupti_bytes, in_section + layout.CUPTI_BODY_BYTES),
+    ):
+        if at and (length < least or not _inside(at, length, size)):
+            return "its GPU sections lie outside of it"
+    sound_entries = gpu_entry_bytes >= layout.GPU_RING_ENTRY_BYTES and gpu_entry_bytes % 8 == 0
+    sound_entries = sound_entries and gpu_entries > 0
+    if gpu_ring_at and not (
+        sound_entries and _inside(gpu_ring_at, gpu_entries * gpu_entry_bytes, size)
+    ):
+        return "its GPU ring lies outside of it"
     return ""
 
 

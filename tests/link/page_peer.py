@@ -70,6 +70,9 @@ def header(**changes: int | bytes) -> bytes:
         "ring_offset": layout.RING_OFFSET,
         "ring_entry_bytes": layout.RING_ENTRY_BYTES,
         "ring_entries": layout.RING_ENTRIES,
+        "gpu_ring_offset": 0,
+        "gpu_ring_entry_bytes": 0,
+        "gpu_ring_entries": 0,
     }
     return layout.HEADER.pack(*(fields | changes).values())
 

@@ -7,6 +7,7 @@ import pytest
 
 from pymon import native
 from pymon.link import layout
+from pymon.link.gpu_sections import WORK_CLASSES
 from pymon.link.page import PageError, PageReader
 from pymon.link.page_twin import PageTwin
 from tests.link import page_peer
@@ -137,6 +138,98 @@ class TestHonestTrainer:
         assert page.train() is None
         trainer.say("publish 5")
         assert page.train().steps_total == 6
+
+
+class TestGpuSections:
+    @pytest.mark.skipif(TOOLS is None, reason=WHY_NOT)
+    def test_classes_of_work_are_those_of_cpp(self):
+        assert TOOLS.work_class_names() == WORK_CLASSES
+
+    def test_a_fresh_page_has_layers_that_are_off(self, trainer, opened):
+        page = opened(trainer.fd)
+        assert (page.gpu().state, page.gpu().reason) == ("off", "")
+        assert page.cupti().work == ()
+        assert page.gpu_steps_after(0) == ()
+
+    def test_fields_have_the_words_of_the_layout(self, trainer, opened):
+        page = opened(trainer.fd)
+        trainer.say("gpu 1000")
+        gpu, cupti = page.gpu(), page.cupti()
+        assert (gpu.state, gpu.reason) == ("running", "running")
+        assert (gpu.steps_timed_total, gpu.last_step_ns, gpu.stride) == (1002, 1006, 1014)
+        assert gpu.phase_ns_total == (1016, 1017, 1018, 1019, 1020)
+        assert gpu.step_histogram[0] == 1024
+        assert (cupti.state, cupti.reason) == ("disarmed", "x" * layout.REASON_BYTES)
+        assert (cupti.cupti_version, cupti.records_total, cupti.yielded_ns_total) == (
+            1002,
+            1004,
+            1036,
+        )
+        assert (cupti.busy_ns_total, cupti.launches_total) == (1022, 1031)
+        assert cupti.gap_histogram[0] == 1064
+        name, work = cupti.work[1]
+        assert name == "attention"
+        assert (work.count, work.ns_total, work.ns_max, work.bytes_total) == (
+            1124,
+            1125,
+            1126,
+            1127,
+        )
+        assert work.histogram == tuple(range(1128, 1152))
+        assert len(cupti.work) == len(WORK_CLASSES)
+
+    def test_gpu_times_of_steps(self, trainer, opened):
+        page = opened(trainer.fd)
+        trainer.say("gpu_push 1 2000")
+        steps = page.gpu_steps_after(1500)
+        assert [step.step for step in steps] == list(range(1501, 2001))
+        assert steps[0].gpu_ns == 150101
+        assert steps[0].phase_ns == tuple(range(150102, 150107))
+        assert len(page.gpu_steps_after(0)) == layout.GPU_RING_ENTRIES
+
+    def test_a_page_of_the_minor_before_has_none(self, made, opened):
+        page = opened(made(content=page_peer.header(minor=0)))
+        assert page.gpu() is None
+        assert page.cupti() is None
+        assert page.gpu_steps_after(0) == ()
+
+    @pytest.mark.parametrize("field", ["gpu_offset", "cupti_offset", "gpu_ring_offset"])
+    @pytest.mark.parametrize("value", [8, 257, layout.PAGE_BYTES, 2**63, 2**64 - 8])
+    def test_offsets_outside_of_the_page_are_refused(self, made, opened, field, value):
+        sound = {
+            "gpu_bytes": layout.GPU_BODY_BYTES + 64,
+            "cupti_bytes": layout.CUPTI_BODY_BYTES + 64,
+            "gpu_ring_entry_bytes": layout.GPU_RING_ENTRY_BYTES,
+            "gpu_ring_entries": layout.GPU_RING_ENTRIES,
+        }
+        with pytest.raises(PageError, match="outside"):
+            opened(made(content=page_peer.header(**sound, **{field: value})))
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            {"gpu_offset": layout.GPU_OFFSET, "gpu_bytes": 64},
+            {"cupti_offset": layout.CUPTI_OFFSET, "cupti_bytes": 2**63},
+            {
+                "gpu_ring_offset": layout.GPU_RING_OFFSET,
+                "gpu_ring_entries": 2**61,
+                "gpu_ring_entry_bytes": 64,
+            },
+            {
+                "gpu_ring_offset": layout.GPU_RING_OFFSET,
+                "gpu_ring_entries": 4,
+                "gpu_ring_entry_bytes": 2**62,
+            },
+            {
+                "gpu_ring_offset": layout.GPU_RING_OFFSET,
+                "gpu_ring_entries": 0,
+                "gpu_ring_entry_bytes": 64,
+            },
+        ],
+    )
+    def test_sizes_beyond_the_page_are_refused(self, made, opened, changes):
+        with pytest.raises(PageError, match="outside"):
+            opened(made(content=page_peer.header(**changes)))
 
 
 class TestOtherVersions:

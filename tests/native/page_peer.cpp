@@ -2,6 +2,8 @@
 // `page_peer` makes a page, prints its descriptor, and obeys lines on stdin until their end:
 //   publish N     a body whose word i is N + i
 //   push A B      the steps A to B, word i of each being step * 100 + i
+//   gpu N         a GPU and a CUPTI body likewise, reasons included
+//   gpu_push A B  the GPU times of steps A to B, word i of each being step * 100 + i
 //   die           leaves the seqlock as a writer does that dies in mid-copy
 #include <sys/mman.h>
 
@@ -42,6 +44,24 @@ int print_layout() {
   print("RING_OFFSET", kRingOffset);
   print("RING_ENTRIES", kRingEntries);
   print("RING_ENTRY_BYTES", sizeof(RingEntry));
+  print("LAYER_STATES", kLayerDisarmed + 1);
+  print("REASON_BYTES", kReasonBytes);
+  print("GPU_OFFSET", kGpuOffset);
+  print("GPU_BODY_BYTES", sizeof(GpuBody));
+  print("GPU_PHASES_BYTE", offsetof(GpuBody, phase_ns_total));
+  print("GPU_HISTOGRAM_BYTE", offsetof(GpuBody, step_histogram));
+  print("GPU_REASON_BYTE", offsetof(GpuBody, reason));
+  print("CUPTI_OFFSET", kCuptiOffset);
+  print("WORK_CLASSES", kWorkClasses);
+  print("WORK_BUCKETS", kWorkBuckets);
+  print("WORK_SUMS_BYTES", sizeof(WorkSums));
+  print("CUPTI_REASON_BYTE", offsetof(CuptiHead, reason));
+  print("CUPTI_GAPS_BYTE", offsetof(CuptiHead, gap_histogram));
+  print("CUPTI_HEAD_BYTES", sizeof(CuptiHead));
+  print("CUPTI_BODY_BYTES", sizeof(CuptiBody));
+  print("GPU_RING_OFFSET", kGpuRingOffset);
+  print("GPU_RING_ENTRIES", kGpuRingEntries);
+  print("GPU_RING_ENTRY_BYTES", sizeof(GpuRingEntry));
   print("PAGE_BYTES", kPageBytes);
   return 0;
 }
@@ -60,6 +80,20 @@ void push(PageWriter& writer, uint64_t first, uint64_t last) {
     entry.step = step;
     writer.push_step(entry);
   }
+}
+
+void publish_gpu(PageWriter& writer, uint64_t first) {
+  GpuBody gpu;
+  CuptiBody cupti;
+  fill(&gpu, first);
+  fill(&cupti, first);
+  gpu.state = kLayerRunning;
+  cupti.head.state = kLayerDisarmed;
+  std::memset(gpu.reason, 0, sizeof gpu.reason);
+  std::strcpy(gpu.reason, "running");
+  std::memset(cupti.head.reason, 'x', sizeof cupti.head.reason);  // a writer that forgot the end
+  writer.publish_gpu(gpu);
+  writer.publish_cupti(cupti, ~0u);
 }
 
 void die(const PageWriter& writer) {
@@ -89,6 +123,15 @@ int main(int count, char** arguments) {
       writer.publish();
     } else if (std::sscanf(line, "push %llu %llu", &a, &b) == 2) {
       push(writer, a, b);
+    } else if (std::sscanf(line, "gpu %llu", &a) == 1) {
+      publish_gpu(writer, a);
+    } else if (std::sscanf(line, "gpu_push %llu %llu", &a, &b) == 2) {
+      for (unsigned long long step = a; step <= b; ++step) {
+        GpuRingEntry entry;
+        fill(&entry, step * 100);
+        entry.step = step;
+        writer.push_gpu_step(entry);
+      }
     } else if (std::strncmp(line, "die", 3) == 0) {
       die(writer);
     }

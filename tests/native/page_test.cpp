@@ -98,7 +98,15 @@ TEST_CASE("a fresh page tells whose it is and holds nothing yet") {
   CHECK(header.created_mono_ns >= before_ns);
   CHECK(header.created_mono_ns <= mono_ns());
   CHECK(std::memcmp(header.attach_id, kId, sizeof kId) == 0);
-  CHECK(header.gpu_offset == 0);
+  GpuBody gpu;
+  REQUIRE(reader->gpu(&gpu));
+  CHECK(gpu.state == kLayerOff);
+  CuptiBody cupti;
+  REQUIRE(reader->cupti(&cupti));
+  CHECK(cupti.head.records_total == 0);
+  std::vector<GpuRingEntry> gpu_steps;
+  reader->gpu_steps_after(0, &gpu_steps);
+  CHECK(gpu_steps.empty());
 
   TrainBody body;
   REQUIRE(reader->train(&body));

@@ -1,0 +1,101 @@
+#include "bind/probe_gpu.h"
+
+#include <cstring>
+#include <string>
+
+#include "bind/probe_state.h"
+#include "gpu/gpu_core.h"
+
+namespace py = pybind11;
+
+namespace pymon {
+
+bool g_marks_gpu = false;
+
+namespace {
+
+// torch._C._cuda_getDevice and _cuda_getCurrentRawStream: together a quarter of a microsecond, where
+// torch.cuda.current_stream() takes several.
+PyObject* g_device = nullptr;
+PyObject* g_raw_stream = nullptr;
+
+bool current_stream(cuda::Stream* stream) noexcept {
+  PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
+  PyErr_Fetch(&type, &value, &trace);  // an exception of the user's may be on its way
+  PyObject* device = PyObject_CallNoArgs(g_device);
+  PyObject* raw = device == nullptr ? nullptr : PyObject_CallOneArg(g_raw_stream, device);
+  const bool known = raw != nullptr && PyLong_Check(raw);
+  if (known) *stream = PyLong_AsVoidPtr(raw);
+  Py_XDECREF(raw);
+  Py_XDECREF(device);
+  PyErr_Restore(type, value, trace);  // drops what the two calls may have raised
+  return known;
+}
+
+// A reason outlives the call that gives it: the layers keep the pointer.
+const char* kept(const std::string& reason) { return strdup(reason.c_str()); }
+
+void start(const py::object& device, const py::object& raw_stream, bool events, bool cupti, bool synchronisations) {
+  if (g_device != nullptr) return;
+  g_device = py::object(device).release().ptr();
+  g_raw_stream = py::object(raw_stream).release().ptr();
+  GpuOptions options;
+  options.with_events = events;
+  options.with_cupti = cupti;
+  options.cupti.synchronisations = synchronisations;
+  PageWriter* page = probe_state().page;
+  {
+    py::gil_scoped_release released;
+    GpuCore::instance().start(page, options);
+  }
+  g_marks_gpu = events || cupti;
+}
+
+py::tuple layer(const GpuCore::Layer& layer) {
+  constexpr const char* kStates[] = {"off", "running", "yielded", "absent", "disarmed"};
+  return py::make_tuple(kStates[layer.state], layer.reason);
+}
+
+}  // namespace
+
+void mark_gpu(uint32_t ended, bool stepped) noexcept {
+  cuda::Stream stream = nullptr;
+  if (!current_stream(&stream)) {
+    g_marks_gpu = false;
+    GpuCore::instance().stop_events("torch does not tell its current stream", 0);
+    return;
+  }
+  GpuCore::instance().mark(stream, static_cast<Phase>(ended), stepped ? probe_state().clock.steps_total() : 0);
+}
+
+void bind_gpu(py::module_& module) {
+  using released = py::call_guard<py::gil_scoped_release>;
+  module.def("gpu_start", &start, py::arg("device"), py::arg("raw_stream"), py::arg("events"), py::arg("cupti"),
+             py::arg("synchronisations"), "Starts the GPU layers, once, when CUDA is up; the page says what became of them.");
+  module.def("gpu_yield", [](uint32_t timeout_ms) { return GpuCore::instance().yield(timeout_ms); }, released(),
+             py::arg("timeout_ms"), "Gives CUPTI to another client; False where that took too long.");
+  module.def("gpu_resume", [] { GpuCore::instance().resume(); }, "Takes it back.");
+  module.def("gpu_stop", [](const std::string& reason, uint32_t timeout_ms) {
+    GpuCore::instance().stop(kept(reason), timeout_ms);
+  }, released(), py::arg("reason"), py::arg("timeout_ms"));
+  module.def("gpu_stop_cupti", [](const std::string& reason) { GpuCore::instance().stop_cupti(kept(reason), 1000); },
+             released(), py::arg("reason"));
+  module.def("gpu_note_reserved", [](uint64_t bytes) { GpuCore::instance().note_reserved(bytes); }, py::arg("bytes"));
+  module.def("gpu_layers", [] {
+    py::dict layers;
+    layers["events"] = layer(GpuCore::instance().events());
+    layers["cupti"] = layer(GpuCore::instance().cupti());
+    return layers;
+  });
+  module.def("gpu_why_not", [] {
+    return py::make_tuple(GpuCore::why_no_events(), GpuCore::why_no_cupti());
+  }, "What would keep each layer off here: events, CUPTI; empty where nothing would.");
+}
+
+void forget_gpu_in_child() noexcept {
+  g_marks_gpu = false;
+  g_device = g_raw_stream = nullptr;  // leaked, like all that is the parent's
+  GpuCore::forget_in_child();
+}
+
+}  // namespace pymon

@@ -1,0 +1,354 @@
+#include "gpu/cupti_layer.h"
+
+#include <time.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <new>
+
+#include "core/clock.h"
+#include "core/thread.h"
+
+namespace pymon {
+namespace {
+
+constexpr cupti::Kind kKinds[] = {cupti::kConcurrentKernel, cupti::kMemcpy, cupti::kMemset, cupti::kMemcpyPeer};
+
+// Records of one device come back within a flush or two; older ones wait behind a kernel that still runs.
+constexpr uint64_t kSettleBehindNs = 1'000'000'000;
+// After a thief: no record in this many steps and seconds, though there had been some.
+constexpr uint64_t kQuietSteps = 20;
+constexpr uint64_t kQuietNs = 10'000'000'000;
+// So many in so short a time is no capture but a tool that stays.
+constexpr uint64_t kThefts = 3;
+constexpr uint64_t kTheftsWithinNs = 600'000'000'000;
+constexpr uint64_t kReturnWaitNs = 200'000'000;  // for lent buffers, after CUPTI was told to hand all out
+
+void sleep_ns(uint64_t ns) noexcept {
+  const timespec time{static_cast<time_t>(ns / 1'000'000'000), static_cast<long>(ns % 1'000'000'000)};
+  nanosleep(&time, nullptr);
+}
+
+}  // namespace
+
+CuptiLayer* CuptiLayer::start(PageWriter* page, const cuda::Api* cuda, const CuptiOptions& options) {
+  auto* layer = new (std::nothrow) CuptiLayer(page, cuda, options);
+  if (layer == nullptr) return nullptr;
+  pthread_t thread;
+  if (!start_thread(&thread, "pymon-cupti", &CuptiLayer::run, layer)) {
+    layer->enter(kLayerAbsent, "no thread could be started");
+    layer->publish();
+    layer->end();
+    return layer;
+  }
+  pthread_detach(thread);
+  return layer;
+}
+
+bool CuptiLayer::yield(uint32_t timeout_ms) noexcept {
+  std::unique_lock<std::mutex> lock(mutex_);
+  ++yields_;
+  changed_.notify_all();
+  // `kLayerRunning` is entered before CUPTI is touched, so in any other state the thread is not in its calls.
+  return changed_.wait_for(lock, std::chrono::milliseconds(timeout_ms), [this] { return state() != kLayerRunning; });
+}
+
+void CuptiLayer::resume() noexcept {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (yields_ > 0 && --yields_ == 0) changed_.notify_all();
+}
+
+void CuptiLayer::stop(const char* reason, uint32_t timeout_ms) noexcept {
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (stop_reason_ == nullptr) stop_reason_ = reason;
+  changed_.notify_all();
+  changed_.wait_for(lock, std::chrono::milliseconds(timeout_ms), [this] { return ended_; });
+}
+
+std::string CuptiLayer::reason() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return reason_;
+}
+
+void* CuptiLayer::run(void* self) noexcept {
+  auto* layer = static_cast<CuptiLayer*>(self);
+  if (layer->open()) layer->loop();
+  layer->publish();
+  layer->end();
+  return nullptr;
+}
+
+bool CuptiLayer::open() noexcept {
+  Result<Cupti> found = load_cupti(options_.loading);
+  if (!found.ok()) {
+    enter(kLayerAbsent, found.error().text);
+    return false;
+  }
+  cupti_ = found.value();
+  sums_.body().head.cupti_version = cupti_.version;
+  if (!sums_.allocate()) {
+    enter(kLayerAbsent, "no memory for its tables");
+    return false;
+  }
+  pool_.begin(cupti_.may_refuse_buffers);
+  if (cuda_ != nullptr) {
+    // A query of ours must not break the user's capture of a CUDA graph, in any thread of the process.
+    int mode = cuda::kCaptureModeRelaxed;
+    cuda_->cuThreadExchangeStreamCaptureMode(&mode);
+  }
+  return true;
+}
+
+void CuptiLayer::loop() noexcept {
+  for (;;) {
+    const Wish wish = wait_for_wish(next_flush_ns_);
+    obey(wish);
+    const uint64_t now_ns = mono_ns();
+    if (now_ns >= next_flush_ns_) {
+      next_flush_ns_ = now_ns + options_.flush_ns;
+      if (armed_) flush();
+    }
+    drain();
+    if (armed_) look_for_thief(now_ns);
+    if (armed_) guard(now_ns);
+    publish();
+    if (state() == kLayerDisarmed || state() == kLayerAbsent) return;
+  }
+}
+
+// Decides under the lock, and says `running` before the first CUPTI call: whoever yields meanwhile waits for the end.
+CuptiLayer::Wish CuptiLayer::wait_for_wish(uint64_t until_mono_ns) noexcept {
+  std::unique_lock<std::mutex> lock(mutex_);
+  const auto wants_change = [this] {
+    if (stop_reason_ != nullptr) return true;
+    return yields_ > 0 ? state() == kLayerRunning : !armed_ && stolen_until_ns_ <= mono_ns();
+  };
+  const uint64_t now_ns = mono_ns();
+  if (until_mono_ns > now_ns) {
+    changed_.wait_for(lock, std::chrono::nanoseconds(until_mono_ns - now_ns), wants_change);
+  }
+  if (stop_reason_ != nullptr) return Wish::kStop;
+  if (yields_ > 0) return Wish::kYield;
+  if (stolen_until_ns_ > mono_ns()) return Wish::kYield;
+  state_.store(kLayerRunning, std::memory_order_release);
+  return Wish::kRun;
+}
+
+void CuptiLayer::obey(Wish wish) noexcept {
+  const bool was_armed = armed_;
+  if (wish == Wish::kRun) {
+    if (armed_) return;
+    if (!arm()) return;  // the reason is set
+    if (yielded_since_ns_ != 0) {
+      sums_.body().head.yielded_ns_total += mono_ns() - yielded_since_ns_;
+      ++sums_.body().head.handovers_total;
+      yielded_since_ns_ = 0;
+    }
+    enter(kLayerRunning, "running");
+    return;
+  }
+  if (armed_) disarm();
+  if (wish == Wish::kStop) {
+    drain();
+    sums_.interrupt();
+    enter(kLayerDisarmed, stop_reason_);
+  } else if (was_armed || state() == kLayerRunning) {
+    yielded_since_ns_ = mono_ns();
+    enter(kLayerYielded, "lent to another profiler");
+  } else if (state() == kLayerOff) {
+    enter(kLayerYielded, "waits for another profiler");
+    yielded_since_ns_ = mono_ns();
+  }
+}
+
+bool CuptiLayer::arm() noexcept {
+  const cupti::Api& api = cupti_.api;
+  uint8_t on = 1;
+  size_t bytes = sizeof on;
+  api.cuptiActivitySetAttribute(cupti::kZeroedOutActivityBuffer, &bytes, &on);
+  std::string failed;
+  cupti::Result result = api.cuptiActivityRegisterCallbacks(&BufferPool::on_requested, &BufferPool::on_completed);
+  if (result != cupti::kSuccess) failed = "cuptiActivityRegisterCallbacks: ";
+  for (const cupti::Kind kind : kKinds) {
+    if (!failed.empty()) break;
+    result = api.cuptiActivityEnable(kind);
+    if (result != cupti::kSuccess) failed = "cuptiActivityEnable(" + std::to_string(kind) + "): ";
+  }
+  if (failed.empty() && options_.synchronisations) {
+    // Without it each event query makes a record, NCCL's watchdog's and our own among them; where it cannot be had
+    // (before CUDA 12.8), waits stay unseen.
+    if (api.cuptiActivityEnableAllSyncRecords != nullptr &&
+        api.cuptiActivityEnableAllSyncRecords(0) == cupti::kSuccess) {
+      result = api.cuptiActivityEnable(cupti::kSynchronization);
+      if (result != cupti::kSuccess) failed = "cuptiActivityEnable(38): ";
+    }
+  }
+  if (!failed.empty()) {
+    for (const cupti::Kind kind : kKinds) api.cuptiActivityDisable(kind);
+    sums_.body().head.last_error = static_cast<uint64_t>(result);
+    enter(kLayerAbsent, failed + result_text(api, result));
+    return false;
+  }
+  armed_ = true;
+  look_at_clock(true);
+  const uint64_t now_ns = mono_ns();
+  activity_ns_ = now_ns;
+  steps_at_activity_ = steps_.load(std::memory_order_relaxed);
+  next_memory_ns_ = 0;
+  const CuptiHead& head = sums_.body().head;
+  self_guard_.begin({now_ns, thread_cpu_ns(), head.records_total, head.zero_times_total, head.bad_times_total,
+                     pool_.counts().refused, 0, 0});
+  return true;
+}
+
+// Leaves nothing of ours with CUPTI: a buffer that were still lent would come back through the next client's callback,
+// with records that neither of us could use.
+void CuptiLayer::disarm() noexcept {
+  const cupti::Api& api = cupti_.api;
+  for (const cupti::Kind kind : kKinds) api.cuptiActivityDisable(kind);
+  if (options_.synchronisations) api.cuptiActivityDisable(cupti::kSynchronization);
+  api.cuptiActivityFlushAll(0);
+  if (pool_.counts().out > 0) api.cuptiActivityFlushAll(cupti::kFlushForced);
+  const uint64_t until_ns = mono_ns() + kReturnWaitNs;
+  while (pool_.counts().out > 0 && mono_ns() < until_ns) sleep_ns(200'000);
+  look_at_clock(false);
+  armed_ = false;
+  drain();
+  pool_.give_up_lent();
+  sums_.interrupt();
+}
+
+// Never forced here: that would hand out kernels that still run, and they never come back.
+void CuptiLayer::flush() noexcept {
+  cupti_.api.cuptiActivityFlushAll(0);
+  ++sums_.body().head.flushes_total;
+  size_t dropped = 0;
+  if (cupti_.api.cuptiActivityGetNumDroppedRecords(nullptr, 0, &dropped) == cupti::kSuccess) {
+    sums_.body().head.dropped_total += dropped;
+  }
+  if (!look_at_clock(false)) give_way("another CUPTI client took over (a Kineto on-demand capture?)");
+}
+
+void CuptiLayer::drain() noexcept {
+  BufferPool::Done done = pool_.take_done();
+  if (done.buffer == nullptr) return;
+  for (; done.buffer != nullptr; done = pool_.take_done()) {
+    sums_.add_buffer(cupti_.api, done.buffer, done.valid_bytes);
+    std::memset(done.buffer, 0, BufferPool::kBufferBytes);  // so that CUPTI need not do it in the trainer's thread
+    pool_.put_back(done.buffer);
+  }
+  sums_.settle(real_ns() - kSettleBehindNs);
+}
+
+bool CuptiLayer::look_at_clock(bool begin) noexcept {
+  RecordClock::Look look{real_ns(), 0, 0};
+  if (cupti_.api.cuptiGetTimestamp(&look.cupti) != cupti::kSuccess) return true;
+  look.after_ns = real_ns();
+  if (begin) {
+    sums_.clock().begin(look);
+    return true;
+  }
+  return sums_.clock().renew(look);
+}
+
+void CuptiLayer::look_for_thief(uint64_t now_ns) noexcept {
+  const uint64_t requests = pool_.counts().requests, records = sums_.body().head.records_total;
+  const uint64_t steps = steps_.load(std::memory_order_relaxed);
+  if (requests != last_requests_ || records != last_records_) {
+    last_requests_ = requests;
+    last_records_ = records;
+    steps_at_activity_ = steps;
+    activity_ns_ = now_ns;
+    return;
+  }
+  if (records == 0 || steps - steps_at_activity_ < kQuietSteps || now_ns - activity_ns_ < kQuietNs) return;
+  give_way("no records any more: another CUPTI client took over");
+}
+
+// CUPTI is the other's now: it is not touched until that one should be done.
+void CuptiLayer::give_way(const char* reason) noexcept {
+  const uint64_t now_ns = mono_ns();
+  armed_ = false;
+  pool_.give_up_lent();
+  sums_.interrupt();
+  CuptiHead& head = sums_.body().head;
+  ++head.stolen_total;
+  thefts_in_a_row_ = now_ns - last_theft_ns_ < kTheftsWithinNs && last_theft_ns_ != 0 ? thefts_in_a_row_ + 1 : 1;
+  last_theft_ns_ = now_ns;
+  if (thefts_in_a_row_ >= kThefts) {
+    enter(kLayerDisarmed, "another CUPTI client keeps taking over");
+    return;
+  }
+  stolen_until_ns_ = now_ns + options_.stolen_hold_ns;
+  yielded_since_ns_ = now_ns;
+  enter(kLayerYielded, reason);
+}
+
+void CuptiLayer::guard(uint64_t now_ns) noexcept {
+  CuptiHead& head = sums_.body().head;
+  const BufferPool::Counts counts = pool_.counts();
+  head.host_bytes = sums_.bytes() + counts.made * BufferPool::kBufferBytes;
+  uint64_t free_bytes, reserved_bytes;
+  if (now_ns >= next_memory_ns_ && read_device_memory(&free_bytes, &reserved_bytes)) {
+    if (next_memory_ns_ == 0) {
+      device_memory_.begin(free_bytes, reserved_bytes, head.records_total);
+      head.device_bytes = 0;
+    } else {
+      head.device_bytes = device_memory_.add_window(free_bytes, reserved_bytes, head.records_total);
+    }
+    next_memory_ns_ = now_ns + SelfGuard::kWindowNs;
+  }
+  const char* over = self_guard_.check({now_ns, thread_cpu_ns(), head.records_total, head.zero_times_total,
+                                        head.bad_times_total, counts.refused, head.host_bytes, head.device_bytes});
+  if (over == nullptr) return;
+  disarm();
+  enter(kLayerDisarmed, over);
+}
+
+bool CuptiLayer::read_device_memory(uint64_t* free_bytes, uint64_t* reserved_bytes) noexcept {
+  const uint64_t told = reserved_bytes_.load(std::memory_order_relaxed);
+  const cuda::Context context = context_.load(std::memory_order_acquire);
+  if (cuda_ == nullptr || context == nullptr) return false;
+  if (!in_context_ && cuda_->cuCtxSetCurrent(context) != cuda::kSuccess) return false;
+  in_context_ = true;
+  size_t free = 0, total = 0;
+  if (told == 0 || cuda_->cuMemGetInfo_v2(&free, &total) != cuda::kSuccess) return false;
+  *free_bytes = free;
+  *reserved_bytes = told - 1;
+  return true;
+}
+
+void CuptiLayer::enter(LayerState state, const std::string& reason) noexcept {
+  std::lock_guard<std::mutex> lock(mutex_);
+  reason_ = reason;
+  state_.store(state, std::memory_order_release);
+  CuptiHead& head = sums_.body().head;
+  std::memset(head.reason, 0, sizeof head.reason);
+  std::memcpy(head.reason, reason_.data(), std::min(reason_.size(), sizeof head.reason - 1));
+  changed_.notify_all();
+}
+
+void CuptiLayer::end() noexcept {
+  std::lock_guard<std::mutex> lock(mutex_);
+  ended_ = true;
+  changed_.notify_all();
+}
+
+void CuptiLayer::publish() noexcept {
+  CuptiHead& head = sums_.body().head;
+  const BufferPool::Counts counts = pool_.counts();
+  head.state = state_.load(std::memory_order_relaxed);
+  head.publish_mono_ns = mono_ns();
+  head.buffers_out = counts.out;
+  head.buffers_refused_total = counts.refused;
+  head.buffers_lost_total = counts.lost;
+  head.own_cpu_ns_total = thread_cpu_ns();
+  head.names = sums_.names().names();
+  head.names_changed_total = sums_.names().changed_total();
+  head.names_uncached_total = sums_.names().uncached_total();
+  head.ticks = sums_.clock().ticks();
+  if (page_ != nullptr) page_->publish_cupti(sums_.body(), sums_.take_changed());
+}
+
+}  // namespace pymon

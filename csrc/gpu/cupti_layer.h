@@ -1,0 +1,113 @@
+// The CUPTI layer: one thread that holds the lease on CUPTI's Activity API, sums the records and publishes them.
+//
+// It makes every CUPTI call itself and holds no lock while it does; others only say what they want and may wait for it a
+// moment. No cuptiSubscribe (torch tries once, and if refused has no GPU events for the rest of the process), no
+// cuptiFinalize (it poisons CUPTI for good), no timestamp callback (record_clock.h).
+#pragma once
+
+#include <pthread.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <string>
+
+#include "core/layout.h"
+#include "core/page_writer.h"
+#include "gpu/activity_sums.h"
+#include "gpu/buffer_pool.h"
+#include "gpu/device_memory.h"
+#include "gpu/library.h"
+#include "gpu/self_guard.h"
+
+namespace pymon {
+
+struct CuptiOptions {
+  bool synchronisations = false;  // records of the host's waits too
+  uint64_t flush_ns = 500'000'000;
+  // How long CUPTI is left alone after another client was noticed in it. Kineto's on-demand captures last a second or
+  // two, minutes at most; there is no way to ask whether one still runs.
+  uint64_t stolen_hold_ns = 30'000'000'000;
+  Loading loading = Loading::kOnlyLoaded;
+};
+
+class CuptiLayer {
+ public:
+  // Starts the thread; the layer's state and reason are in the page from then on. `cuda` may be null: GPU memory is not
+  // watched then. Lives as long as the process, since CUPTI may call late.
+  static CuptiLayer* start(PageWriter* page, const cuda::Api* cuda, const CuptiOptions& options);
+
+  // Gives CUPTI up for another client's sake, all records of ours delivered. False: it took longer than `timeout_ms`,
+  // and the caller goes on all the same. Nests: as many `resume` take it back.
+  bool yield(uint32_t timeout_ms) noexcept;
+  void resume() noexcept;
+
+  // Off for good; `reason` must live as long as the program.
+  void stop(const char* reason, uint32_t timeout_ms) noexcept;
+
+  // A training step went by: without any record since, somebody else has CUPTI.
+  void note_step() noexcept { steps_.fetch_add(1, std::memory_order_relaxed); }
+  // The trainer's CUDA context, in which GPU memory is asked about.
+  void note_context(cuda::Context context) noexcept { context_.store(context, std::memory_order_release); }
+  // What torch's allocator has reserved: its growth explains GPU memory that is not CUPTI's. Until it is told, GPU
+  // memory is not judged.
+  void note_reserved(uint64_t bytes) noexcept { reserved_bytes_.store(bytes + 1, std::memory_order_relaxed); }
+
+  LayerState state() const noexcept { return static_cast<LayerState>(state_.load(std::memory_order_acquire)); }
+  std::string reason();
+
+ private:
+  enum class Wish { kRun, kYield, kStop };
+
+  CuptiLayer(PageWriter* page, const cuda::Api* cuda, const CuptiOptions& options) noexcept
+      : page_(page), cuda_(cuda), options_(options) {}
+
+  static void* run(void* self) noexcept;
+  bool open() noexcept;
+  void loop() noexcept;
+  Wish wait_for_wish(uint64_t until_mono_ns) noexcept;
+  void obey(Wish wish) noexcept;
+  bool arm() noexcept;
+  void disarm() noexcept;
+  void flush() noexcept;
+  void drain() noexcept;
+  bool look_at_clock(bool begin) noexcept;
+  void look_for_thief(uint64_t now_ns) noexcept;
+  void give_way(const char* reason) noexcept;
+  void guard(uint64_t now_ns) noexcept;
+  bool read_device_memory(uint64_t* free_bytes, uint64_t* reserved_bytes) noexcept;
+  void enter(LayerState state, const std::string& reason) noexcept;
+  void publish() noexcept;
+  void end() noexcept;
+
+  PageWriter* page_;
+  const cuda::Api* cuda_;
+  CuptiOptions options_;
+  Cupti cupti_;
+  BufferPool& pool_ = BufferPool::instance();
+  ActivitySums sums_;
+  SelfGuard self_guard_;
+
+  // Shared with the callers.
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int yields_ = 0;                    // who wants CUPTI now
+  const char* stop_reason_ = nullptr;
+  bool ended_ = false;  // the thread will not touch the page again
+  std::string reason_ = "is being started";
+  std::atomic<uint64_t> state_{kLayerOff};
+  std::atomic<uint64_t> steps_{0}, reserved_bytes_{0};
+  std::atomic<cuda::Context> context_{nullptr};
+
+  // The thread's own.
+  bool armed_ = false;
+  uint64_t next_flush_ns_ = 0, yielded_since_ns_ = 0;
+  uint64_t stolen_until_ns_ = 0, thefts_in_a_row_ = 0, last_theft_ns_ = 0;
+  uint64_t last_requests_ = 0, last_records_ = 0, steps_at_activity_ = 0, activity_ns_ = 0;
+  DeviceMemory device_memory_;
+  bool in_context_ = false;
+  uint64_t next_memory_ns_ = 0;
+};
+
+}  // namespace pymon

@@ -1,0 +1,63 @@
+// The GPU layers of this process behind one door. What loads it (csrc/bind, csrc/inject) needs nothing else of csrc/gpu.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "core/layout.h"
+#include "core/page_writer.h"
+#include "gpu/cupti_layer.h"
+#include "gpu/event_layer.h"
+
+namespace pymon {
+
+struct GpuOptions {
+  EventOptions events;
+  CuptiOptions cupti;
+  bool with_events = true, with_cupti = true;
+};
+
+class GpuCore {
+ public:
+  // One in a process; never destroyed.
+  static GpuCore& instance() noexcept;
+
+  // Starts both layers, once CUDA is up in this process. What cannot run says why in the page. Nothing the second time.
+  void start(PageWriter* page, const GpuOptions& options);
+
+  // See EventLayer::mark and CuptiLayer; nothing where the layer does not run.
+  void mark(cuda::Stream stream, Phase ended, uint64_t step) noexcept;
+  bool yield(uint32_t timeout_ms) noexcept;
+  void resume() noexcept;
+  void note_reserved(uint64_t bytes) noexcept;
+
+  // Off for good, both or one of them; `reason` must live as long as the program.
+  void stop(const char* reason, uint32_t timeout_ms) noexcept;
+  void stop_events(const char* reason, uint32_t timeout_ms) noexcept;
+  void stop_cupti(const char* reason, uint32_t timeout_ms) noexcept;
+
+  struct Layer {
+    LayerState state;
+    std::string reason;
+  };
+  Layer events();
+  Layer cupti();
+
+  // What would keep each layer off here, without starting anything and without a CUDA or CUPTI call where there is no
+  // driver; empty where nothing would. May load libcuda.
+  static std::string why_no_events();
+  static std::string why_no_cupti();
+
+  // In a fork's child: its threads are gone, and CUDA cannot be used there.
+  static void forget_in_child() noexcept;
+
+ private:
+  cuda::Api cuda_;
+  EventLayer* events_ = nullptr;
+  CuptiLayer* cupti_ = nullptr;
+  bool started_ = false;
+  bool knows_context_ = false;  // of the thread that marks
+  std::string why_not_ = "not started: no CUDA in this process yet";
+};
+
+}  // namespace pymon

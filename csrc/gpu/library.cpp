@@ -1,0 +1,127 @@
+#include "gpu/library.h"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <cstring>
+
+namespace pymon {
+namespace {
+
+constexpr const char* kCudaName = "libcuda.so.1";
+constexpr const char* kCuptiNames[] = {"libcupti.so.13", "libcupti.so.12"};
+
+// The oldest whose records were held against NVIDIA's headers (tests/native/abi).
+constexpr uint32_t kOldestCupti = 22;  // CUDA 12.4
+// Its cudaDeviceSynchronize makes no records, and disabling kernels can deadlock; fixed in 13.0 Update 1.
+constexpr uint32_t kBrokenCupti = 130000;
+// Before it, a refused buffer can crash CUPTI (Kineto #1534).
+constexpr uint32_t kFirstThatTakesNoBuffer = 27;  // CUDA 12.9
+
+// A variable that another tool sets in the processes it watches. An empty `part` matches every value but none and 0.
+struct Sign {
+  const char* variable;
+  const char* part;
+  const char* tool;
+};
+constexpr Sign kSigns[] = {
+    {"NSYS_PROFILING_SESSION_ID", "", "Nsight Systems is profiling this process"},
+    {"NV_NSIGHT_INJECTION_TRANSPORT_TYPE", "", "an Nsight tool is attached to this process"},
+    {"CUDA_INJECTION64_PATH", "sanitizer", "compute-sanitizer is checking this process"},
+    {"TEARDOWN_CUPTI", "1", "TEARDOWN_CUPTI=1: torch takes CUPTI down after each of its captures"},
+};
+constexpr const char* kInjection = "CUDA_INJECTION64_PATH";  // of any other tool; ours is named libpymon_inject
+constexpr const char* kOurInjection = "pymon";
+
+const char* set_variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr || *value == '\0' || std::strcmp(value, "0") == 0 || std::strcmp(value, "none") == 0
+             ? nullptr
+             : value;
+}
+
+void* open_library(const char* name, Loading loading) {
+  void* library = dlopen(name, RTLD_LAZY | RTLD_NOLOAD);
+  return library != nullptr || loading == Loading::kOnlyLoaded ? library : dlopen(name, RTLD_LAZY | RTLD_LOCAL);
+}
+
+template <typename Function>
+bool find(void* library, const char* name, Function* function) {
+  *function = reinterpret_cast<Function>(dlsym(library, name));
+  return *function != nullptr;
+}
+
+std::string why_not(const char* what, Loading loading) {
+  if (loading == Loading::kOnlyLoaded) return std::string(what) + " is not loaded in this process";
+  const char* error = dlerror();
+  return std::string(what) + " cannot be loaded: " + (error == nullptr ? "no reason given" : error);
+}
+
+}  // namespace
+
+Result<cuda::Api> load_cuda(Loading loading) {
+  void* library = open_library(kCudaName, loading);
+  if (library == nullptr) return Error::because("no NVIDIA driver: " + why_not(kCudaName, loading));
+  cuda::Api api;
+#define X(name, parameters) \
+  if (!find(library, #name, &api.name)) return Error::because("the NVIDIA driver lacks " #name);
+  PYMON_CUDA_FUNCTIONS(X)
+#undef X
+  return api;
+}
+
+Result<Cupti> load_cupti(Loading loading) {
+  if (std::string tool = other_tool(); !tool.empty()) return Error::because(std::move(tool));
+  if (open_library(kCudaName, loading) == nullptr) {
+    return Error::because("no NVIDIA driver: " + why_not(kCudaName, loading));
+  }
+  void* library = nullptr;
+  for (const char* name : kCuptiNames) {
+    if (library == nullptr) library = dlopen(name, RTLD_LAZY | RTLD_NOLOAD);
+  }
+  for (const char* name : kCuptiNames) {
+    if (library == nullptr) library = open_library(name, loading);
+  }
+  if (library == nullptr) return Error::because(why_not("libcupti", loading));
+  Cupti cupti;
+#define X(name, parameters) \
+  if (!find(library, #name, &cupti.api.name)) return Error::because("libcupti lacks " #name);
+  PYMON_CUPTI_FUNCTIONS(X)
+#undef X
+#define X(name, parameters) find(library, #name, &cupti.api.name);
+  PYMON_CUPTI_OPTIONAL_FUNCTIONS(X)
+#undef X
+  if (const cupti::Result result = cupti.api.cuptiGetVersion(&cupti.version); result != cupti::kSuccess) {
+    return Error::because("cuptiGetVersion: " + result_text(cupti.api, result));
+  }
+  const std::string version = std::to_string(cupti.version);
+  if (cupti.version < kOldestCupti) return Error::because("CUPTI API " + version + " is older than CUDA 12.4");
+  if (cupti.version == kBrokenCupti) {
+    return Error::because("CUPTI API " + version + " (CUDA 13.0 without Update 1) can hang the process");
+  }
+  cupti.may_refuse_buffers = cupti.version >= kFirstThatTakesNoBuffer;
+  return cupti;
+}
+
+std::string other_tool() {
+  for (const Sign& sign : kSigns) {
+    const char* value = set_variable(sign.variable);
+    if (value != nullptr && std::strstr(value, sign.part) != nullptr) return sign.tool;
+  }
+  const char* injected = set_variable(kInjection);
+  if (injected != nullptr && std::strstr(injected, kOurInjection) == nullptr) {
+    return std::string("another tool is injected into this process: ") + injected;
+  }
+  return {};
+}
+
+std::string result_text(const cupti::Api& api, cupti::Result result) {
+  const char* text = nullptr;  // CUPTI 13.3 leaves it untouched where it cannot initialise
+  if (api.cuptiGetResultString != nullptr && api.cuptiGetResultString(result, &text) == cupti::kSuccess &&
+      text != nullptr) {
+    return std::string(text) + " (" + std::to_string(result) + ")";
+  }
+  return "CUPTI error " + std::to_string(result);
+}
+
+}  // namespace pymon

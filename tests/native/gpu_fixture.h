@@ -1,0 +1,58 @@
+// A page, and a look at its GPU sections.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "core/page_reader.h"
+#include "core/page_writer.h"
+#include "doubles/cuda/cuda_double.h"
+#include "gpu/library.h"
+
+struct Page {
+  Page() {
+    const uint8_t id[16] = {1};
+    writer.reset(pymon::PageWriter::create(id).value());
+    reader = std::move(pymon::PageReader::open(writer->fd()).value());
+  }
+
+  pymon::GpuBody gpu() const {
+    pymon::GpuBody body{};
+    reader->gpu(&body);
+    return body;
+  }
+  pymon::CuptiBody cupti() const {
+    pymon::CuptiBody body{};
+    reader->cupti(&body);
+    return body;
+  }
+
+  std::unique_ptr<pymon::PageWriter> writer;
+  std::unique_ptr<pymon::PageReader> reader;
+};
+
+// Layers live as long as the process, since CUDA and CUPTI may call late; a test ends by stopping its own.
+template <typename Layer>
+Layer* kept(Layer* layer) {
+  static auto* all = new std::vector<Layer*>;  // outlives main, for the leak checker's sake
+  all->push_back(layer);
+  return layer;
+}
+
+// Until `done`, five seconds at most; whether it came to that.
+template <typename Done>
+bool eventually(Done done) {
+  for (int i = 0; i < 1000; ++i) {
+    if (done()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return false;
+}
+
+inline const pymon::cuda::Api& cuda_api() {
+  static pymon::cuda::Api api = pymon::load_cuda(pymon::Loading::kOnlyLoaded).value();
+  return api;
+}
