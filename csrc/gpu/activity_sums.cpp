@@ -17,7 +17,69 @@ size_t ActivitySums::bytes() const noexcept {
   return bytes;
 }
 
+// The hot path: one record at a time, inlined into the walk below.
+inline void ActivitySums::add_work(WorkClass work, uint64_t duration_ns, uint64_t bytes) noexcept {
+  WorkSums& sums = body_.work[work];
+  ++sums.count;
+  sums.ns_total += duration_ns;
+  sums.bytes_total += bytes;
+  if (duration_ns > sums.ns_max) sums.ns_max = duration_ns;
+  ++sums.histogram[std::min(histogram_bucket(duration_ns), kWorkBuckets - 1)];
+  changed_ |= 1u << work;
+}
+
+inline void ActivitySums::add_times(uint64_t begin_ns, uint64_t end_ns) noexcept {
+  if (body_.head.first_gpu_ns == 0) body_.head.first_gpu_ns = begin_ns;
+  if (end_ns > body_.head.last_gpu_ns) body_.head.last_gpu_ns = end_ns;
+}
+
+inline bool ActivitySums::plausible(const RecordClock::Span& span, uint64_t start, uint64_t end) noexcept {
+  if (__builtin_expect(span.plausible && start != 0, 1)) return true;
+  if (start == 0 || end == 0) {  // CUPTI had no memory for the times, or was made to hand out a running kernel
+    ++body_.head.zero_times_total;
+  } else {
+    ++body_.head.bad_times_total;
+  }
+  return false;
+}
+
+inline Timeline* ActivitySums::timeline_of(uint32_t device) noexcept {
+  if (__builtin_expect(device >= kDevices, 0)) return nullptr;
+  std::unique_ptr<Timeline>& timeline = timelines_[device];
+  if (__builtin_expect(timeline == nullptr, 0)) {
+    timeline.reset(new (std::nothrow) Timeline(&body_.head));
+    if (timeline == nullptr || !timeline->allocate()) {
+      timeline.reset();
+      return nullptr;
+    }
+    ++body_.head.devices;
+  }
+  return timeline.get();
+}
+
+inline void ActivitySums::add_kernel(const cupti::Kernel& kernel) noexcept {
+  const WorkClass work = names_.find(kernel.name);
+  const RecordClock::Span span = clock_.span(kernel.start, kernel.end);
+  if (__builtin_expect(!plausible(span, kernel.start, kernel.end), 0)) return;
+  add_work(work, span.end_ns - span.begin_ns, 0);
+  ++body_.head.kernels_total;
+  if (kernel.graph == 0) {
+    ++body_.head.launches_total;
+  } else {
+    ++body_.head.graph_kernels_total;
+    // All kernels of one graph launch carry its correlation.
+    body_.head.launches_total += kernel.correlation != last_graph_launch_;
+    last_graph_launch_ = kernel.correlation;
+  }
+  add_times(span.begin_ns, span.end_ns);
+  if (Timeline* timeline = timeline_of(kernel.device)) {
+    const auto kind = is_nccl(work) ? Timeline::kNcclKernel : Timeline::kComputeKernel;
+    timeline->add(kernel.stream, span.begin_ns, span.end_ns, kind);
+  }
+}
+
 void ActivitySums::add_buffer(const cupti::Api& cupti, uint8_t* buffer, size_t valid_bytes) noexcept {
+  names_.begin_buffer();
   Activity* record = nullptr;
   uint64_t records = 0;
   while (cupti.cuptiActivityGetNextRecord(buffer, valid_bytes, &record) == cupti::kSuccess) {
@@ -72,27 +134,6 @@ void ActivitySums::interrupt() noexcept {
   }
 }
 
-void ActivitySums::add_kernel(const cupti::Kernel& kernel) noexcept {
-  const WorkClass work = names_.find(kernel.name);
-  const RecordClock::Span span = clock_.span(kernel.start, kernel.end);
-  if (__builtin_expect(!plausible(span, kernel.start, kernel.end), 0)) return;
-  add_work(work, span.end_ns - span.begin_ns, 0);
-  ++body_.head.kernels_total;
-  if (kernel.graph == 0) {
-    ++body_.head.launches_total;
-  } else {
-    ++body_.head.graph_kernels_total;
-    // All kernels of one graph launch carry its correlation.
-    body_.head.launches_total += kernel.correlation != last_graph_launch_;
-    last_graph_launch_ = kernel.correlation;
-  }
-  add_times(span.begin_ns, span.end_ns);
-  if (Timeline* timeline = timeline_of(kernel.device)) {
-    const auto kind = is_nccl(work) ? Timeline::kNcclKernel : Timeline::kComputeKernel;
-    timeline->add(kernel.stream, span.begin_ns, span.end_ns, kind);
-  }
-}
-
 void ActivitySums::add_copy(WorkClass work, uint64_t start, uint64_t end, uint64_t bytes, uint32_t device,
                             uint32_t stream) noexcept {
   const RecordClock::Span span = clock_.span(start, end);
@@ -111,45 +152,6 @@ void ActivitySums::add_sync(const cupti::Synchronization& sync) noexcept {
                          : sync.type == cupti::kSyncStreamWaitEvent ? kStreamWait
                                                                     : kSyncOfContext;
   add_work(work, span.end_ns - span.begin_ns, 0);
-}
-
-void ActivitySums::add_work(WorkClass work, uint64_t duration_ns, uint64_t bytes) noexcept {
-  WorkSums& sums = body_.work[work];
-  ++sums.count;
-  sums.ns_total += duration_ns;
-  sums.bytes_total += bytes;
-  if (duration_ns > sums.ns_max) sums.ns_max = duration_ns;
-  ++sums.histogram[std::min(histogram_bucket(duration_ns), kWorkBuckets - 1)];
-  changed_ |= 1u << work;
-}
-
-void ActivitySums::add_times(uint64_t begin_ns, uint64_t end_ns) noexcept {
-  if (body_.head.first_gpu_ns == 0) body_.head.first_gpu_ns = begin_ns;
-  if (end_ns > body_.head.last_gpu_ns) body_.head.last_gpu_ns = end_ns;
-}
-
-bool ActivitySums::plausible(const RecordClock::Span& span, uint64_t start, uint64_t end) noexcept {
-  if (__builtin_expect(span.plausible && start != 0, 1)) return true;
-  if (start == 0 || end == 0) {  // CUPTI had no memory for the times, or was made to hand out a running kernel
-    ++body_.head.zero_times_total;
-  } else {
-    ++body_.head.bad_times_total;
-  }
-  return false;
-}
-
-Timeline* ActivitySums::timeline_of(uint32_t device) noexcept {
-  if (__builtin_expect(device >= kDevices, 0)) return nullptr;
-  std::unique_ptr<Timeline>& timeline = timelines_[device];
-  if (__builtin_expect(timeline == nullptr, 0)) {
-    timeline.reset(new (std::nothrow) Timeline(&body_.head));
-    if (timeline == nullptr || !timeline->allocate()) {
-      timeline.reset();
-      return nullptr;
-    }
-    ++body_.head.devices;
-  }
-  return timeline.get();
 }
 
 }  // namespace pymon

@@ -1,5 +1,6 @@
 #include "gpu/name_cache.h"
 
+#include <cstring>
 #include <new>
 
 #include "gpu/kernel_class.h"
@@ -18,9 +19,13 @@ WorkClass NameCache::find_slowly(const char* name) noexcept {
   for (uint32_t probe = 0; probe < kMaxProbes; ++probe, slot = (slot + 1) % kSlots) {
     Entry& entry = entries_[slot];
     if (entry.address == name) {
+      entry.buffer = buffer_;
       if (std::strcmp(entry.text, name) == 0) return entry.work;
       const char* text = keep(name);
-      if (text == nullptr) break;
+      if (text == nullptr) {
+        entry.buffer = 0;  // its class is another name's
+        break;
+      }
       entry.text = text;
       entry.work = kernel_class(name);
       ++changed_total_;
@@ -29,7 +34,7 @@ WorkClass NameCache::find_slowly(const char* name) noexcept {
     if (entry.address == nullptr) {
       const char* text = names_ < kMaxNames ? keep(name) : nullptr;
       if (text == nullptr) break;
-      entry = {name, text, kernel_class(name)};
+      entry = {name, text, kernel_class(name), buffer_};
       ++names_;
       return entry.work;
     }

@@ -1,12 +1,12 @@
 // Kernel name -> class, at a few nanoseconds a record.
 //
 // CUPTI interns names, so their address is the key. But an address may come to hold another name after a module was
-// unloaded (fixed in CUPTI 13.4 Update 1 only), so the text is compared too. All memory is taken once, at the start.
+// unloaded (fixed in CUPTI 13.4 Update 1 only), so the text is compared too: once for each name and buffer, since a
+// second look at the same memory within one buffer would see the same. All memory is taken once, at the start.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 
 #include "core/layout.h"
@@ -18,13 +18,13 @@ class NameCache {
   // False: no memory.
   bool allocate() noexcept;
 
+  // Another buffer's records follow.
+  void begin_buffer() noexcept { ++buffer_; }
+
   // `name` as CUPTI gave it, null included.
   WorkClass find(const char* name) noexcept {
     const Entry& entry = entries_[slot_of(name)];
-    if (__builtin_expect(entry.address == name && name != nullptr && std::strcmp(entry.text, name) == 0, 1)) {
-      return entry.work;
-    }
-    return find_slowly(name);
+    return __builtin_expect(entry.address == name && entry.buffer == buffer_, 1) ? entry.work : find_slowly(name);
   }
 
   uint64_t names() const noexcept { return names_; }
@@ -37,6 +37,7 @@ class NameCache {
     const char* address = nullptr;
     const char* text = nullptr;  // our copy of what the address held
     WorkClass work = kOtherKernel;
+    uint32_t buffer = 0;         // in which it was last compared
   };
   // A training step launches some hundred distinct kernels; torch.compile with many shapes, some thousand.
   static constexpr uint32_t kSlotBits = 13;
@@ -54,6 +55,7 @@ class NameCache {
   std::unique_ptr<Entry[]> entries_;
   std::unique_ptr<char[]> text_;
   size_t text_used_ = 0;
+  uint32_t buffer_ = 1;  // an empty entry, with its null address, is of none
   uint64_t names_ = 0, changed_total_ = 0, uncached_total_ = 0;
 };
 
