@@ -19,6 +19,8 @@ namespace {
 PyObject* g_device = nullptr;
 PyObject* g_raw_stream = nullptr;
 
+int g_last_device = -1;  // of the marks
+
 bool current_stream(cuda::Stream* stream) noexcept {
   PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
   PyErr_Fetch(&type, &value, &trace);  // an exception of the user's may be on its way
@@ -26,6 +28,7 @@ bool current_stream(cuda::Stream* stream) noexcept {
   PyObject* raw = device == nullptr ? nullptr : PyObject_CallOneArg(g_raw_stream, device);
   const bool known = raw != nullptr && PyLong_Check(raw);
   if (known) *stream = PyLong_AsVoidPtr(raw);
+  if (known && PyLong_Check(device)) g_last_device = static_cast<int>(PyLong_AsLong(device));
   Py_XDECREF(raw);
   Py_XDECREF(device);
   PyErr_Restore(type, value, trace);  // drops what the two calls may have raised
@@ -48,7 +51,8 @@ void start(const py::object& device, const py::object& raw_stream, bool events, 
     py::gil_scoped_release released;
     GpuCore::instance().start(page, options);
   }
-  g_marks_gpu = events || cupti;
+  // Without the two functions there are no marks: CUPTI then cannot tell a thief by the steps that go by.
+  g_marks_gpu = (events || cupti) && !device.is_none() && !raw_stream.is_none();
 }
 
 py::tuple layer(const GpuCore::Layer& layer) {
@@ -81,6 +85,7 @@ void bind_gpu(py::module_& module) {
   module.def("gpu_stop_cupti", [](const std::string& reason) { GpuCore::instance().stop_cupti(kept(reason), 1000); },
              released(), py::arg("reason"));
   module.def("gpu_note_reserved", [](uint64_t bytes) { GpuCore::instance().note_reserved(bytes); }, py::arg("bytes"));
+  module.def("gpu_device", [] { return g_last_device; }, "Of the training thread; -1 before its first mark.");
   module.def("gpu_layers", [] {
     py::dict layers;
     layers["events"] = layer(GpuCore::instance().events());

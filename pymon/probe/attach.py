@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import secrets
 import sys
+from collections.abc import Callable
 from typing import Any
 
-_state: dict[str, Any] = {"native": None, "sender": None, "failed": False}
+_state: dict[str, Any] = {"native": None, "sender": None, "gpu": None, "failed": False}
 
 
 def native() -> Any:
@@ -40,24 +42,41 @@ def _attach() -> bool:
     import torch
 
     # All of the probe is loaded here, right after torch: later it would cost the first step.
-    from pymon.probe import captures, hooks, profiler_registry, sender
+    from pymon.probe import captures, gpu, hooks, profiler_registry, sender
 
     # Now, not at the first order: a session of the user's that is in its warm-up already could not be seen later, and
     # a second profiler would crash it.
     profiler_registry.registry().install()
-    module.set_activity_callback(lambda: _begin(module, sender.Sender, captures.Captures))
+    watch_sessions = functools.partial(_watch_sessions, module, gpu.GpuLayers)
+    watch_sessions()
+    module.set_activity_callback(
+        lambda: _begin(module, sender.Sender, captures.Captures, watch_sessions)
+    )
     hooks.install(module, torch)
     _state["native"] = module
     return True
 
 
-def _begin(native: Any, sender: Any, captures: Any) -> None:
+def _watch_sessions(native: Any, gpu: Any) -> Any:
+    """From now on sessions lend CUPTI out, also those that are open when the GPU layers start."""
+    from pymon.probe.profiler_registry import registry
+
+    layers = gpu(native, warn)
+    registry().on_open, registry().on_end = layers.session_opens, layers.session_ends
+    _state["gpu"] = layers
+    return layers
+
+
+def _begin(native: Any, sender: Any, captures: Any, watch_sessions: Callable[[], Any]) -> None:
     """The first backward pass or optimizer call, also of a fork's child that trains: now it is a rank."""
     try:
+        layers = _state["gpu"]
+        if not layers.is_of_this_process:
+            layers = watch_sessions()
         attach_id = secrets.token_bytes(16)
         fd = native.open_page(attach_id)
         name = attach_id.hex()
-        _state["sender"] = sender(name, fd, captures(native, name))
+        _state["sender"] = sender(name, fd, captures(native, name), layers.poll)
         _state["sender"].start()
     except Exception as err:  # noqa: BLE001 - the border to somebody's training
         warn(f"this process is timed, but nobody will see it: {type(err).__name__}: {err}")

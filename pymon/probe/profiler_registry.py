@@ -30,6 +30,9 @@ class ProfilerRegistry:
     def __init__(self) -> None:
         self.why_not = "the probe has not been attached"
         self.on_user_session: Callable[[], None] | None = None
+        # Every session, ours too: before it opens, and after its end.
+        self.on_open: Callable[[Any], None] | None = None
+        self.on_end: Callable[[Any], None] | None = None
         self._live: weakref.WeakSet[Any] = (
             weakref.WeakSet()
         )  # one that is dropped unended must not stay
@@ -73,10 +76,12 @@ class ProfilerRegistry:
         def opening(session: Any, *args: Any, **kwargs: Any) -> Any:
             if not getattr(self._own, "depth", 0):
                 self._announce(session)
+            _tell(self.on_open, session)
             try:
                 return original_open(session, *args, **kwargs)
             except BaseException:
                 self._live.discard(session)
+                _tell(self.on_end, session)
                 raise
 
         @functools.wraps(original_end)
@@ -85,6 +90,7 @@ class ProfilerRegistry:
                 return original_end(session, *args, **kwargs)
             finally:
                 self._live.discard(session)
+                _tell(self.on_end, session)
 
         setattr(cls, opens, opening)
         setattr(cls, ends, ending)
@@ -126,6 +132,12 @@ class ProfilerRegistry:
     def user_is_active(self) -> bool:
         """Whether the user has a session open, in any thread, warm-up included."""
         return bool(len(self._live))
+
+
+def _tell(listener: Callable[[Any], None] | None, session: Any) -> None:
+    if listener is not None:
+        with contextlib.suppress(Exception):  # the profiler runs, whatever ours does
+            listener(session)
 
 
 _REGISTRY = ProfilerRegistry()

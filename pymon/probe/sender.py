@@ -11,6 +11,7 @@ import os
 import select
 import socket
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from pymon.link import socket as agent
@@ -24,11 +25,14 @@ TICK_MS = 500  # how late a receipt may leave
 
 
 class Sender(threading.Thread):
-    """`fd` is the page's memfd, borrowed; `captures` obeys orders."""
+    """`fd` is the page's memfd, borrowed; `captures` obeys orders; `each_tick` runs about twice a second."""
 
-    def __init__(self, attach_id: str, fd: int, captures: Any) -> None:
+    def __init__(
+        self, attach_id: str, fd: int, captures: Any, each_tick: Callable[[], None]
+    ) -> None:
         super().__init__(name="pymon-sender", daemon=True)
         self._attach_id, self._fd, self._captures = attach_id, fd, captures
+        self._each_tick = each_tick
         self._pid = os.getpid()
         self._socket: socket.socket | None = None
         self._receipts: list[wire.Receipt] = []  # not delivered yet
@@ -40,6 +44,7 @@ class Sender(threading.Thread):
         while os.getpid() == self._pid:
             wait_s = RETRY_S
             try:
+                self._each_tick()
                 sock = self._connect()
                 if sock is not None:
                     wait_s = self._serve(sock)
@@ -79,6 +84,7 @@ class Sender(threading.Thread):
                     return REJECTED_RETRY_S
                 if isinstance(message, wire.CaptureOrder):
                     self._obey(message)
+            self._each_tick()
             self._receipts += self._captures.poll()
             while self._receipts:
                 sock.send(wire.encode(self._receipts[0]), socket.MSG_NOSIGNAL)

@@ -27,7 +27,7 @@ def built(sanitizer: str, target: str = "all") -> Path:
     """The folder of the programs; skips the test where the tools lack, fails it where the build does."""
     if why := missing():
         pytest.skip(why)
-    folder = ROOT / "build" / f"native-{sanitizer.replace(',', '-')}"
+    folder = ROOT / "build" / f"native-{sanitizer.replace(',', '-') or 'plain'}"
     for command in (
         [
             "cmake",
@@ -44,3 +44,10 @@ def built(sanitizer: str, target: str = "all") -> Path:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
     return folder
+
+
+def gpu_doubles() -> Path:
+    """The folder of the doubles of libcuda and libcupti, for LD_LIBRARY_PATH."""
+    for target in ("cuda_double", "cupti_double"):
+        folder = built("", target)
+    return folder / "doubles"

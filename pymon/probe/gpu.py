@@ -1,0 +1,127 @@
+"""The GPU layers of this process (csrc/gpu), started late and lent out to profilers.
+
+Late: when CUDA is up, because asking CUDA anything before would break it in forked children. Lent: a profiler session
+that records the GPU needs CUPTI for itself, the user's and ours alike, from its preparation (which for torch.profiler
+is the warm-up) to its end.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import time
+import weakref
+from collections.abc import Callable, Mapping
+from typing import Any
+
+LAYERS = ("events", "cupti", "sync")  # what PYMON_GPU_LAYERS may name; `sync` adds the host's waits to `cupti`
+DEFAULT_LAYERS = "events,cupti"
+YIELD_MS = 1000  # a hand-over takes under a millisecond, or as long as CUPTI takes to give its buffers back
+EXIT_MS = 500
+# torch's own use of the same interface (since 2.13, experimental): the module is loaded by the first profiler range of
+# any kind, its singleton is made by who really uses it.
+_TORCH_MONITORS = ("torch.profiler._cupti_monitor", "torch.profiler._cupti")
+_RESERVED_EVERY_S = 10.0  # as often as the layer's guard looks (csrc/gpu/self_guard.h)
+
+
+class GpuLayers:
+    """One per process. `native` is `pymon.native._probe`; `warn` takes one line for the user."""
+
+    def __init__(
+        self, native: Any, warn: Callable[[str], None], env: Mapping[str, str] = os.environ
+    ) -> None:
+        self._native, self._warn = native, warn
+        self._pid = os.getpid()
+        self._started = False
+        self._layers = _named(env.get("PYMON_GPU_LAYERS", DEFAULT_LAYERS), warn)
+        # A session that was dropped without an end must not keep CUPTI for good.
+        self._sessions: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._lent = 0
+        self._reserved_at_s = 0.0
+
+    @property
+    def is_of_this_process(self) -> bool:
+        """False in a fork's child, which needs its own."""
+        return os.getpid() == self._pid
+
+    def poll(self) -> None:
+        """Sender thread, each tick: starts the layers once CUDA is up, and tells them what torch has reserved."""
+        torch = sys.modules.get("torch")
+        if torch is None or not self.is_of_this_process or not torch.cuda.is_initialized():
+            return
+        if not self._started:
+            self._start(torch)
+            return
+        if monitor := _torch_monitor():
+            self._native.gpu_stop_cupti(f"torch's own CUPTI monitor is in use ({monitor})")
+        while self._lent > len(self._sessions):
+            self._lent -= 1
+            self._native.gpu_resume()
+        if time.monotonic() - self._reserved_at_s >= _RESERVED_EVERY_S:
+            self._reserved_at_s = time.monotonic()
+            self._note_reserved(torch)
+
+    def _start(self, torch: Any) -> None:
+        if len(self._sessions) or torch._C._autograd._profiler_enabled() or _torch_monitor():
+            return  # CUPTI may be taken; after it
+        self._started = True
+        device = getattr(torch._C, "_cuda_getDevice", None)
+        raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+        events = "events" in self._layers and device is not None and raw_stream is not None
+        if "events" in self._layers and not events:
+            self._warn(f"no GPU times: torch {torch.__version__} does not tell its current stream")
+        cupti = "cupti" in self._layers
+        self._native.gpu_start(device, raw_stream, events, cupti, "sync" in self._layers)
+        atexit.register(self._stop_at_exit)
+
+    def _note_reserved(self, torch: Any) -> None:
+        device = self._native.gpu_device()
+        stats = getattr(torch._C, "_cuda_memoryStats", None)
+        if device < 0 or stats is None:
+            return
+        self._native.gpu_note_reserved(int(stats(device)["reserved_bytes"]["all"]["current"]))
+
+    def session_opens(self, session: Any) -> None:
+        """The thread that profiles, before the profiler takes CUPTI."""
+        if not _records_gpu(session) or session in self._sessions or not self.is_of_this_process:
+            return
+        self._sessions.add(session)
+        if not self._started:
+            return
+        self._lent += 1
+        if not self._native.gpu_yield(YIELD_MS):
+            self._warn("CUPTI was not free in time: this profile may lack GPU events")
+
+    def session_ends(self, session: Any) -> None:
+        """Likewise, after the profiler has let go."""
+        if session not in self._sessions or not self.is_of_this_process:
+            return
+        self._sessions.discard(session)
+        if self._lent > 0:
+            self._lent -= 1
+            self._native.gpu_resume()
+
+    def _stop_at_exit(self) -> None:
+        if self.is_of_this_process:
+            self._native.gpu_stop("the process ends", EXIT_MS)
+
+
+def _torch_monitor() -> str:
+    for name in _TORCH_MONITORS:
+        if getattr(sys.modules.get(name), "_monitor_singleton", None) is not None:
+            return name
+    return ""
+
+
+def _records_gpu(session: Any) -> bool:
+    """Whether this `torch.autograd.profiler.profile` asks Kineto for the GPU, and so for CUPTI."""
+    activities = getattr(session, "kineto_activities", ())
+    return any(getattr(activity, "name", "") == "CUDA" for activity in activities)
+
+
+def _named(text: str, warn: Callable[[str], None]) -> frozenset[str]:
+    names = frozenset(name.strip() for name in text.split(",") if name.strip()) - {"0", "none"}
+    if unknown := names - set(LAYERS):
+        warn(f"PYMON_GPU_LAYERS: no layer {', '.join(sorted(unknown))} (known: {', '.join(LAYERS)})")
+    return names & set(LAYERS)

@@ -1,0 +1,100 @@
+"""A trainer on a double of a GPU: run as a script, with the doubles' folder in LD_LIBRARY_PATH.
+
+    python -m tests.probe.gpu_double STEPS [profile]
+
+CUDA is said to be up, torch's two questions about the stream are answered, and each phase of a step puts work on the
+double of libcuda (2 ms forward, 3 ms backward, 1 ms optimizer) and records into the one of libcupti (10 GEMMs of 20 µs
+and one all-reduce of 5 ms a step). With `profile` a session opens and ends half way, which records the GPU by its name
+only. Ends with one line of JSON: what the layers said at the end.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import sys
+import time
+from types import SimpleNamespace
+
+STREAM = 0x70
+PHASES_NS = {"forward": 2_000_000, "backward": 3_000_000, "optimizer": 1_000_000}
+RECORDS = b"kernel nvjet_hsh_128x256 20000 0 7 10\nkernel ncclDevKernel_AllReduce_Sum_bf16 5000000 0 9 1"
+
+
+def main(steps: int, profiles: bool) -> None:
+    import torch
+
+    import pymon
+    from pymon.probe import attach
+    from pymon.probe.profiler_registry import registry
+
+    cuda = ctypes.CDLL("libcuda.so.1")
+    cupti = ctypes.CDLL("libcupti.so.13")
+    cuda.cuda_double_work.argtypes = [ctypes.c_void_p, ctypes.c_uint64]
+    torch.cuda.is_initialized = lambda: True
+    torch._C._cuda_getDevice = lambda: 0
+    torch._C._cuda_getCurrentRawStream = lambda device: STREAM
+    torch._C._cuda_memoryStats = lambda device: {"reserved_bytes": {"all": {"current": 0}}}
+
+    class Work(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, value):
+            cuda.cuda_double_work(STREAM, PHASES_NS["forward"])
+            return value.clone()
+
+        @staticmethod
+        def backward(ctx, grad):
+            cuda.cuda_double_work(STREAM, PHASES_NS["backward"])
+            return grad
+
+    class Optimizer(torch.optim.SGD):
+        def step(self, closure=None):
+            cuda.cuda_double_work(STREAM, PHASES_NS["optimizer"])
+            return super().step(closure)
+
+    model = torch.nn.Linear(4, 4)
+    optimizer = Optimizer(model.parameters(), lr=0.01)
+    assert pymon.attach()
+    native = attach.native()
+
+    def step() -> None:
+        optimizer.zero_grad()
+        Work.apply(model(torch.ones(2, 4))).sum().backward()
+        optimizer.step()
+        cupti.cupti_double_play(RECORDS)
+        time.sleep(0.002)
+
+    step()
+    wait_for(lambda: native.gpu_layers()["cupti"] == ("running", "running"))
+    states = []
+    for number in range(steps):
+        if profiles and number == steps // 2:
+            session = SimpleSession()
+            registry().on_open(session)
+            states.append(native.gpu_layers()["cupti"][0])
+            step()
+            registry().on_end(session)
+            wait_for(lambda: native.gpu_layers()["cupti"] == ("running", "running"))
+            states.append(native.gpu_layers()["cupti"][0])
+        step()
+    time.sleep(1.6)  # the last flush and what is held back
+    print(json.dumps({"layers": native.gpu_layers(), "states": states}), flush=True)
+    if not sys.stdin.isatty():
+        sys.stdin.readline()  # until the test has read the page
+
+
+class SimpleSession:
+    """What `torch.autograd.profiler.profile` shows of itself when it records the GPU."""
+
+    kineto_activities = (SimpleNamespace(name="CPU"), SimpleNamespace(name="CUDA"))
+
+
+def wait_for(done) -> None:
+    until = time.monotonic() + 10
+    while not done():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), "profile" in sys.argv)
