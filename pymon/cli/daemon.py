@@ -35,6 +35,7 @@ SIGHUP reloads the configuration, SIGUSR1 captures all attached processes, SIGTE
 @click.option(
     "--run-id", default="", help="The run a private daemon is for, as it shows in process lists."
 )
+@click.option("--nvml-library", default="", hidden=True, help="For tests: a double of NVML.")
 def command(
     config_path: Path | None,
     socket: Path | None,
@@ -43,6 +44,7 @@ def command(
     kineto: bool | None,
     private: bool,
     run_id: str,
+    nvml_library: str,
 ) -> None:
     """Watch this node: metrics, anomalies, captures, diagnoses."""
     from pymon.daemon.main import Options, run  # here, so that --help is quick
@@ -55,5 +57,6 @@ def command(
             http=http,
             kineto=kineto,
             private=private,
+            nvml_library=nvml_library,
         )
     )

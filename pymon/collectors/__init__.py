@@ -9,6 +9,7 @@ from pymon.collectors.host import HostCollector
 from pymon.collectors.nvml import NvmlCollector
 from pymon.collectors.processes import Attached, ProcessesCollector
 from pymon.collectors.shm import ShmCollector
+from pymon.model.gpu import GpuSection
 from pymon.model.snapshot import Section
 
 
@@ -24,6 +25,8 @@ class Collector(Protocol):
         ...
 
 
-def all_collectors(attachments: Callable[[], Iterable[Attached]]) -> tuple[Collector, ...]:
+def all_collectors(
+    attachments: Callable[[], Iterable[Attached]], gpus: Callable[[], GpuSection]
+) -> tuple[Collector, ...]:
     """Every collector there is, each with its real source."""
-    return (ProcessesCollector(attachments), HostCollector(), ShmCollector(), NvmlCollector())
+    return (ProcessesCollector(attachments), HostCollector(), ShmCollector(), NvmlCollector(gpus))

@@ -21,6 +21,7 @@ DEFAULT_STATE_DIR = Path("/var/lib/pymon")
 Count = Annotated[int, msgspec.Meta(ge=1)]
 Bytes = Annotated[int, msgspec.Meta(ge=0)]
 Seconds = Annotated[float, msgspec.Meta(ge=0)]
+Timeout = Annotated[float, msgspec.Meta(gt=0)]
 
 
 class Daemon(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -57,6 +58,16 @@ class Detectors(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cooldown_s: Seconds = 300.0
 
 
+class Nvml(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[nvml]"""
+
+    call_timeout_s: Timeout = 2.0
+    init_timeout_s: Timeout = 30.0
+    per_link: bool = False
+    processes: bool = False
+    processes_max: Count = 32
+
+
 class Capture(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[capture]"""
 
@@ -88,6 +99,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     http: Http = Http()
     prometheus: Prometheus = Prometheus()
     collectors: Collectors = Collectors()
+    nvml: Nvml = Nvml()
     detectors: Detectors = Detectors()
     capture: Capture = Capture()
     kineto: Kineto = Kineto()

@@ -31,12 +31,14 @@ from pymon.daemon.http import HttpServer, Pages
 from pymon.daemon.incidents import Incidents
 from pymon.daemon.ledger import Ledger
 from pymon.daemon.listener import default_path
+from pymon.daemon.nvml.supervisor import NvmlSettings, Supervisor
 from pymon.daemon.peers import Peer
 from pymon.daemon.pipeline import Pipeline
 from pymon.daemon.requests import Requests, living
 from pymon.daemon.runner import Runner
 from pymon.daemon.schedule import Schedule
 from pymon.detectors import ALL
+from pymon.exporters.gpu_samples import GpuSamples
 from pymon.exporters.journal import Journal
 from pymon.exporters.prometheus import DaemonStats, PrometheusRenderer
 from pymon.link import wire
@@ -64,6 +66,7 @@ class Options:
     http: str | None = None
     kineto: bool | None = None
     private: bool = False
+    nvml_library: str = ""  # a test's double of it
 
 
 class _Orders:
@@ -93,7 +96,8 @@ class Daemon:
                 request=self._request,
             )
         )
-        self._collectors = all_collectors(self.server.seen)
+        self.gpus = Supervisor(_nvml_settings(config, options.nvml_library))
+        self._collectors = all_collectors(self.server.seen, self.gpus.read)
         self._check_names(config)
         self.clock = SystemClock()
         self.state_dir = folders.state_dir(options.state_dir, config.daemon.state_dir)
@@ -103,7 +107,7 @@ class Daemon:
         self.pages = Pages(__version__)
         self.http = HttpServer(self.pages)
         self.http_url = "off"
-        self.renderer = PrometheusRenderer(config.prometheus.series_max)
+        self.renderer = PrometheusRenderer(config.prometheus.series_max, _gpu_samples(config))
         self.kineto = self._start_kineto()
         self.captures = CaptureManager(
             settings=_capture_settings(config),
@@ -239,6 +243,8 @@ class Daemon:
         pipeline.incidents.cooldown_s = config.detectors.cooldown_s
         self.captures.change(_capture_settings(config))
         self.renderer.series_max = config.prometheus.series_max
+        self.renderer.gpus = _gpu_samples(config)
+        self.gpus.settings = _nvml_settings(config, self.options.nvml_library)
         log.info("configuration reloaded")
 
     async def _until_unused(self) -> None:
@@ -261,6 +267,7 @@ class Daemon:
             await asyncio.wait_for(self._close(), END_S)
 
     async def _close(self) -> None:
+        self.gpus.close()
         await self.server.stop()
         await self.http.stop()
         if self.kineto is not None:
@@ -300,6 +307,21 @@ async def _main(options: Options, config: Config) -> None:
     sys.stderr.flush()
     # Collectors may hang in the kernel or a driver for good: no thread of theirs may keep the daemon from ending.
     os._exit(0)
+
+
+def _nvml_settings(config: Config, library: str) -> NvmlSettings:
+    nvml = config.nvml
+    return NvmlSettings(
+        call_timeout_s=nvml.call_timeout_s,
+        init_timeout_s=nvml.init_timeout_s,
+        per_link=nvml.per_link,
+        process_utilization=nvml.processes,
+        library=library,
+    )
+
+
+def _gpu_samples(config: Config) -> GpuSamples:
+    return GpuSamples(config.nvml.processes_max if config.nvml.processes else 0)
 
 
 def _capture_settings(config: Config) -> CaptureSettings:

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from pymon.model.catalog import BY_NAME, CATALOG, Metric
+from pymon.exporters.gpu_samples import GpuSamples
+from pymon.model.catalog import BY_NAME, CATALOG
 from pymon.model.finding import Incident
 from pymon.model.gpu import GpuSection
 from pymon.model.host import HostSection, ShmSection
+from pymon.model.metric import Metric
 from pymon.model.snapshot import Snapshot, State
 from pymon.model.training import PHASES, Histogram, TrainingProcess, TrainingSection
 
@@ -42,6 +44,7 @@ class PrometheusRenderer:
     """`series_max` bounds the page; what is beyond is dropped from the catalogue's end and counted."""
 
     series_max: int = 1000
+    gpus: GpuSamples = field(default_factory=GpuSamples)
     series_dropped_total: int = 0
     _prefixes: dict[tuple[str, tuple[str, ...]], str] = field(default_factory=dict)
 
@@ -71,7 +74,7 @@ class PrometheusRenderer:
     def _samples(
         self, snapshot: Snapshot, incidents: tuple[Incident, ...], stats: DaemonStats
     ) -> Iterator[Sample]:
-        yield from _about_daemon(stats)
+        yield from _about_daemon(stats, _doubles(snapshot))
         yield "pymon_series_dropped_total", (), self.series_dropped_total
         yield from _about_collectors(snapshot)
         for incident in incidents:
@@ -82,7 +85,7 @@ class PrometheusRenderer:
             for process in training.processes:
                 yield from _about_process(process, snapshot)
         yield from _about_host(snapshot)
-        yield from _about_gpus(snapshot)
+        yield from self.gpus.of(snapshot)
 
     def _prefix(self, name: str, values: tuple[str, ...]) -> str:
         key = (name, values)
@@ -109,8 +112,13 @@ class PrometheusRenderer:
         return left
 
 
-def _about_daemon(stats: DaemonStats) -> Iterator[Sample]:
-    yield "pymon_build_info", (stats.version,), 1
+def _doubles(snapshot: Snapshot) -> str:
+    section = snapshot.get(GpuSection)
+    return "nvml" if section is not None and section.driver.double else ""
+
+
+def _about_daemon(stats: DaemonStats, doubles: str) -> Iterator[Sample]:
+    yield "pymon_build_info", (stats.version, doubles), 1
     yield "pymon_daemon_cpu_seconds_total", (), stats.cpu_s_total
     if stats.rss_bytes is not None:
         yield "pymon_daemon_resident_memory_bytes", (), stats.rss_bytes
@@ -169,25 +177,6 @@ def _about_host(snapshot: Snapshot) -> Iterator[Sample]:
         yield "pymon_shm_total_bytes", (), shm.total_bytes
         yield "pymon_shm_used_bytes", (), shm.used_bytes
         yield "pymon_shm_free_bytes", (), shm.free_bytes
-
-
-def _about_gpus(snapshot: Snapshot) -> Iterator[Sample]:
-    section = snapshot.get(GpuSection)
-    for gpu in section.gpus if section else ():
-        labels = (str(gpu.index), gpu.uuid)
-        yield "pymon_gpu_info", (*labels, gpu.name), 1
-        readings = {
-            "pymon_gpu_utilization_ratio": gpu.utilization_ratio,
-            "pymon_gpu_memory_total_bytes": gpu.memory_total_bytes,
-            "pymon_gpu_memory_used_bytes": gpu.memory_used_bytes,
-            "pymon_gpu_power_watts": gpu.power_w,
-            "pymon_gpu_temperature_celsius": gpu.temperature_celsius,
-        }
-        for name, value in readings.items():
-            if value is not None:
-                yield name, labels, value
-    for index in section.unreadable if section else ():
-        yield "pymon_gpu_unreadable", (str(index),), 1
 
 
 def _histograms(snapshot: Snapshot) -> list[tuple[tuple[str, ...], Histogram]]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
-Kind = Literal["counter", "gauge", "histogram"]
+from pymon.model.catalog_gpu import GPU_METRICS, NVML_METRICS
+from pymon.model.metric import Metric
+
 PROCESS: Final = (
     "rank",
     "job_id",
@@ -14,20 +15,10 @@ PROCESS: Final = (
 )  # labels of a training process; the rest is in pymon_process_info
 
 
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """One metric family. `name` ends in its base unit, a counter's in `_total`."""
-
-    name: str
-    kind: Kind
-    help: str
-    labels: tuple[str, ...] = ()
-    since: str = "0.1.0"
-
-
 # In the order in which families are written; the series cap drops from the end.
 CATALOG: Final[tuple[Metric, ...]] = (
-    Metric("pymon_build_info", "gauge", "Version of the daemon; always 1.", ("version",)),
+    Metric("pymon_build_info", "gauge", "Version of the daemon, and what it reads from a test's double; always 1.",
+           ("version", "doubles")),
     Metric("pymon_collector_up", "gauge", "1 for the state in which the collector's last run ended, 0 for the others.",
            ("collector", "state")),
     Metric("pymon_collector_duration_seconds", "gauge", "How long the collector's last run took.", ("collector",)),
@@ -64,13 +55,8 @@ CATALOG: Final[tuple[Metric, ...]] = (
     Metric("pymon_shm_total_bytes", "gauge", "Size of /dev/shm."),
     Metric("pymon_shm_used_bytes", "gauge", "Used bytes of /dev/shm."),
     Metric("pymon_shm_free_bytes", "gauge", "Free bytes of /dev/shm."),
-    Metric("pymon_gpu_info", "gauge", "A GPU; always 1.", ("gpu", "uuid", "name")),
-    Metric("pymon_gpu_utilization_ratio", "gauge", "Share of time in which a kernel ran, by NVML.", ("gpu", "uuid")),
-    Metric("pymon_gpu_memory_total_bytes", "gauge", "Memory of the GPU.", ("gpu", "uuid")),
-    Metric("pymon_gpu_memory_used_bytes", "gauge", "Used memory of the GPU.", ("gpu", "uuid")),
-    Metric("pymon_gpu_power_watts", "gauge", "Power draw.", ("gpu", "uuid")),
-    Metric("pymon_gpu_temperature_celsius", "gauge", "Temperature of the die.", ("gpu", "uuid")),
-    Metric("pymon_gpu_unreadable", "gauge", "1 for a GPU that the driver lists and that does not answer.", ("gpu",)),
+    *NVML_METRICS,
+    *GPU_METRICS,
     Metric("pymon_step_seconds", "histogram", "Step time, in buckets that double.", PROCESS),
 )  # fmt: skip
 

@@ -1,13 +1,20 @@
-import sys
+import pytest
 
+from pymon.base.errors import SourceAbsent
 from pymon.collectors.nvml import NvmlCollector
-from tests.sources.nvml_double import BARE, WHOLE, NvmlDouble
+from pymon.model.gpu import Driver, DriverState, GpuState
+from tests.exporters.gpus import gpu, section
 
 
-def test_one_lost_gpu_hides_no_healthy_one(monkeypatch):
-    monkeypatch.setitem(sys.modules, "pynvml", NvmlDouble(WHOLE, "lost", BARE))
+def test_a_node_without_a_driver_is_absent_with_the_reason():
+    nothing = section(driver=Driver(DriverState.NO_LIBRARY, "NVML Shared Library Not Found"))
 
-    section = NvmlCollector().collect()
+    with pytest.raises(SourceAbsent, match="NVML Shared Library Not Found"):
+        NvmlCollector(lambda: nothing).collect()
 
-    assert [gpu.uuid for gpu in section.gpus] == ["GPU-1", "GPU-2"]
-    assert section.unreadable == (1,)
+
+@pytest.mark.parametrize("state", DriverState)
+def test_gpus_that_were_seen_stay_in_the_section_whatever_becomes_of_the_driver(state):
+    seen = section(gpu(0, GpuState.UNKNOWN, fast=None), driver=Driver(state, "why"))
+
+    assert NvmlCollector(lambda: seen).collect() is seen

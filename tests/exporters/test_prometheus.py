@@ -10,11 +10,12 @@ from pymon.base.units import ratio
 from pymon.exporters.prometheus import DaemonStats, PrometheusRenderer
 from pymon.model import catalog
 from pymon.model.finding import Finding, Incident, Subject
-from pymon.model.gpu import Gpu, GpuSection
+from pymon.model.gpu import FastReadings, GpuState
 from pymon.model.host import HostSection, ShmSection
 from pymon.model.snapshot import Outcome, Snapshot, State
 from pymon.model.training import Histogram, TrainingSection
 from tests.detectors.histories import PROCESS
+from tests.exporters.gpus import gpu, section
 
 STATS = DaemonStats("0.1.0", 1.5, 20_000_000, 0, {"step_slow": 2}, {("torch", "written"): 1})
 BUSY = replace(
@@ -24,8 +25,10 @@ BUSY = replace(
     step_histogram=Histogram(1.024e-6, (0,) * 14 + (12,) + (0,) * 17, 0.15),
     user_phase_s_total=(("loss", 0.5),),
 )
-GPUS = GpuSection(
-    (Gpu("GPU-1", 0, "H200", 0.5, 100, 10, 300.0, None), Gpu("GPU-2", 1, "H200", *[None] * 5)), (2,)
+GPUS = section(
+    gpu(0, fast=FastReadings(utilization_ratio=0.5, power_w=300.0)),
+    gpu(1),
+    gpu(2, GpuState.LOST, fast=None),
 )
 
 
@@ -95,9 +98,10 @@ def test_what_is_absent_is_not_there():
 def test_one_gpu_without_readings_hides_no_other():
     text = page(node())
 
-    assert 'pymon_gpu_power_watts{gpu="0",uuid="GPU-1"} 300' in text
+    assert 'pymon_gpu_power_watts{gpu="0",uuid="GPU-0",window="instant"} 300' in text
     assert 'pymon_gpu_power_watts{gpu="1"' not in text
-    assert 'pymon_gpu_unreadable{gpu="2"} 1' in text
+    assert 'pymon_gpu_up{gpu="2",uuid="GPU-2"} 0' in text
+    assert 'pymon_gpu_state{gpu="2",uuid="GPU-2",state="lost"} 1' in text
 
 
 def test_an_open_incident_is_a_series():

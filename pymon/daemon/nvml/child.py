@@ -1,0 +1,113 @@
+"""One worker process. It is never waited for: a process inside a driver that hangs outlives even SIGKILL."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import msgspec
+
+from pymon.sources.nvml import wire
+from pymon.sources.nvml.announce import Announcement, Page
+
+Kill = Callable[[int], None]
+_MODULE = "pymon.sources.nvml.worker"
+
+
+def kill_now(pid: int) -> None:
+    """SIGKILL, which a process in uninterruptible sleep obeys when its call returns, if ever."""
+    with contextlib.suppress(OSError):
+        os.kill(pid, signal.SIGKILL)
+
+
+class ChildEnded(Exception):
+    """The process is gone, or has closed its socket."""
+
+
+@dataclass(slots=True)
+class Child:
+    """A worker and its two lines to us: the socket, and the page that names the call it is in."""
+
+    process: subprocess.Popen[bytes]
+    sock: socket.socket
+    page: Page
+    began_s: float = field(default_factory=time.monotonic)
+    given_up_s: float | None = None
+
+    @classmethod
+    def start(cls, library: str = "") -> Child:
+        """Raises OSError where no process can be had."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        page, fd = Page.create()
+        try:
+            command = [sys.executable, "-m", _MODULE, str(theirs.fileno()), str(fd)]
+            process = subprocess.Popen(
+                [*command, library] if library else command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,  # the daemon's own says when it is ready
+                pass_fds=(theirs.fileno(), fd),
+                cwd="/",  # which `-m` puts first in the module path
+                env={**os.environ, "PYMON": "0"},  # it is no training process
+            )
+        except BaseException:
+            ours.close()
+            page.close()
+            raise
+        finally:
+            theirs.close()
+            os.close(fd)
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, wire.MAX_MESSAGE_BYTES)
+        ours.setblocking(False)
+        return cls(process, ours, page)
+
+    def send(self, order: wire.Sweep) -> None:
+        """Raises ChildEnded."""
+        try:
+            self.sock.send(wire.encode(order), socket.MSG_NOSIGNAL)
+        except OSError as err:
+            raise ChildEnded(str(err)) from None
+
+    def receive(self, timeout_s: float) -> wire.Message | None:
+        """The next message, or None after the time. Raises ChildEnded."""
+        ready, _, _ = select.select([self.sock], [], [], max(0.0, timeout_s))
+        if not ready:
+            return None
+        try:
+            data = self.sock.recv(wire.MAX_MESSAGE_BYTES)
+        except OSError as err:
+            raise ChildEnded(str(err)) from None
+        if not data:
+            raise ChildEnded("its socket is closed")
+        try:
+            return wire.decode(data)
+        except msgspec.MsgspecError as err:
+            raise ChildEnded(f"it talks nonsense: {err}") from None
+
+    def calling(self) -> Announcement | None:
+        """The call that it is in."""
+        return self.page.read()
+
+    def give_up(self, kill: Kill) -> None:
+        """Kills it and lets go of the lines; `is_gone` may stay False for ever."""
+        self.given_up_s = time.monotonic()
+        kill(self.process.pid)
+        self.sock.close()
+
+    def is_gone(self) -> bool:
+        """Whether the process has ended; never waits."""
+        return self.process.poll() is not None
+
+    def how_it_ended(self) -> str:
+        """For people: the signal or exit code."""
+        code = self.process.poll()
+        if code is None:
+            return "ended"
+        return f"killed by signal {-code}" if code < 0 else f"ended with exit code {code}"

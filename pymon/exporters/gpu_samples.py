@@ -1,0 +1,163 @@
+"""The samples of GPUs: each family of `pymon.model.catalog_gpu` from the section it comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from pymon.model.gpu import (
+    DriverState,
+    FastReadings,
+    Gpu,
+    GpuActivity,
+    GpuMemory,
+    GpuSection,
+    GpuState,
+    SlowReadings,
+)
+from pymon.model.snapshot import Snapshot
+
+Labels = tuple[str, ...]
+Sample = tuple[str, Labels, float]
+COLLECTOR: Final = "nvml"
+_MEMORY: Final = ("size_bytes", "used_bytes", "free_bytes", "reserved_bytes")
+_RATIOS: Final = tuple(name for name in GpuActivity.__slots__ if name.endswith("_ratio"))
+_BOOLS: Final = ("row_remap_pending", "row_remap_failure")
+
+
+@dataclass(frozen=True, slots=True)
+class GpuSamples:
+    """`processes_max`: the processes of a GPU with the most memory get series of their own; 0: none."""
+
+    processes_max: int = 0
+
+    def of(self, snapshot: Snapshot) -> Iterator[Sample]:
+        """Everything about the driver and its GPUs; nothing where NVML is switched off."""
+        outcome = next((o for o in snapshot.outcomes if o.collector == COLLECTOR), None)
+        if outcome is None:
+            return
+        section = outcome.section
+        if not isinstance(section, GpuSection):
+            yield "pymon_nvml_up", (), 0
+            return
+        yield from _about_driver(section)
+        for gpu in section.gpus:
+            labels = (str(gpu.index), gpu.uuid)
+            yield from _about_state(gpu, labels)
+            if gpu.fast is not None:
+                yield from _fast(gpu.fast, labels)
+            if gpu.slow is not None:
+                yield from _slow(gpu.slow, labels)
+                yield from self._processes(gpu.slow, labels)
+
+    def _processes(self, slow: SlowReadings, labels: Labels) -> Iterator[Sample]:
+        if slow.processes is None:
+            return
+        yield "pymon_gpu_processes", labels, len(slow.processes)
+        largest = sorted(slow.processes, key=lambda p: (-(p.memory_bytes or 0), p.pid))
+        for process in largest[: self.processes_max]:
+            instance = "" if process.gpu_instance_id is None else str(process.gpu_instance_id)
+            whose = (*labels, str(process.pid), instance)
+            if process.memory_bytes is not None:
+                yield "pymon_gpu_process_memory_bytes", whose, process.memory_bytes
+            if process.sm_utilization_ratio is not None:
+                yield "pymon_gpu_process_sm_utilization_ratio", whose, process.sm_utilization_ratio
+
+
+def _about_driver(section: GpuSection) -> Iterator[Sample]:
+    driver, cost = section.driver, section.cost
+    yield "pymon_nvml_up", (), driver.state is DriverState.OK
+    for state in DriverState:
+        yield "pymon_nvml_state", (state.value,), driver.state is state
+    if driver.driver_version:
+        versions = (driver.driver_version, driver.nvml_version, driver.cuda_version)
+        yield "pymon_nvml_info", versions, 1
+    yield "pymon_nvml_seconds_total", (), cost.spent_s_total
+    yield "pymon_nvml_calls_total", (), cost.calls_total
+    for function, code, total in cost.errors_total:
+        yield "pymon_nvml_errors_total", (function, code), total
+    for function, total in cost.hangs_total:
+        yield "pymon_nvml_hangs_total", (function,), total
+    yield "pymon_nvml_workers_total", (), cost.workers_total
+    yield "pymon_nvml_workers_stuck", (), cost.workers_stuck
+    yield "pymon_nvml_xid_watch_up", ("nvml",), driver.watches_xids
+    yield "pymon_gpus_expected", (), len(section.gpus)
+    yield "pymon_gpus_visible", (), sum(gpu.state is GpuState.OK for gpu in section.gpus)
+
+
+def _about_state(gpu: Gpu, labels: Labels) -> Iterator[Sample]:
+    if (who := gpu.identity) is not None:
+        flags = ("1" if flag else "0" for flag in (who.unified_memory, who.mig_enabled))
+        yield "pymon_gpu_info", (*labels, who.name, who.pci_bus_id, who.serial, *flags), 1
+    yield "pymon_gpu_up", labels, gpu.state is GpuState.OK
+    for state in GpuState:
+        yield "pymon_gpu_state", (*labels, state.value), gpu.state is state
+    if gpu.last_reading_real_s is not None:
+        yield "pymon_gpu_last_reading_timestamp_seconds", labels, gpu.last_reading_real_s
+    for reason, total in gpu.invalid_total:
+        yield "pymon_gpu_readings_invalid_total", (*labels, reason), total
+    for xid in gpu.xids:
+        yield "pymon_gpu_xid_events_total", (*labels, str(xid.xid), "nvml"), xid.events_total
+        yield "pymon_gpu_xid_last_timestamp_seconds", (*labels, str(xid.xid)), xid.last_real_s
+
+
+def _fast(fast: FastReadings, labels: Labels) -> Iterator[Sample]:
+    yield from _present("pymon_gpu_utilization_ratio", labels, fast.utilization_ratio)
+    yield from _present("pymon_gpu_memory_utilization_ratio", labels, fast.memory_utilization_ratio)
+    yield from _memory("pymon_gpu_memory_", labels, fast.memory)
+    yield from _present("pymon_gpu_power_watts", (*labels, "instant"), fast.power_w)
+    yield from _present("pymon_gpu_energy_joules_total", labels, fast.energy_j_total)
+    for reason, seconds in fast.clocks_event_s_total:
+        yield "pymon_gpu_clocks_event_seconds_total", (*labels, reason), seconds
+    for name in ("pcie_transmit_bytes_total", "pcie_receive_bytes_total", "pcie_replays_total"):
+        yield from _present(f"pymon_gpu_{name}", labels, getattr(fast, name))
+    for link in fast.nvlink:
+        of_link = (*labels, link.link)
+        yield "pymon_gpu_nvlink_transmit_bytes_total", of_link, link.transmit_bytes_total
+        yield "pymon_gpu_nvlink_receive_bytes_total", of_link, link.receive_bytes_total
+    if fast.activity is not None:
+        yield "pymon_gpu_gpm_window_seconds", labels, fast.activity.window_s
+    yield from _activity("pymon_gpu_", labels, fast.activity)
+    for instance in fast.mig:
+        of_instance = (*labels, str(instance.gpu_instance_id))
+        who = (str(instance.compute_instance_id), instance.uuid, instance.profile)
+        yield "pymon_mig_info", (*of_instance, *who), 1
+        yield from _memory("pymon_mig_memory_", of_instance, instance.memory)
+        yield from _activity("pymon_mig_", of_instance, instance.activity)
+
+
+def _slow(slow: SlowReadings, labels: Labels) -> Iterator[Sample]:
+    yield from _present("pymon_gpu_power_watts", (*labels, "1s"), slow.power_average_w)
+    for kind, watts in slow.power_limits_w:
+        yield "pymon_gpu_power_limit_watts", (*labels, kind), watts
+    for domain, hertz in slow.clocks_hz:
+        yield "pymon_gpu_clock_hertz", (*labels, domain), hertz
+    for reason, active in slow.clocks_event_active:
+        yield "pymon_gpu_clocks_event_active", (*labels, reason), active
+    for sensor, celsius in slow.temperatures_celsius:
+        yield "pymon_gpu_temperature_celsius", (*labels, sensor), celsius
+    for ecc in slow.ecc:
+        where = (ecc.severity, ecc.scope, ecc.location)
+        yield "pymon_gpu_ecc_errors_total", (*labels, *where), ecc.errors_total
+    for cause, rows in slow.remapped_rows_total:
+        yield "pymon_gpu_remapped_rows_total", (*labels, cause), rows
+    for name in (*_BOOLS, "recovery_action", "fabric_state"):
+        yield from _present(f"pymon_gpu_{name}", labels, getattr(slow, name))
+    for link, kind, errors in slow.nvlink_errors_total:
+        yield "pymon_gpu_nvlink_errors_total", (*labels, link, kind), errors
+
+
+def _memory(prefix: str, labels: Labels, memory: GpuMemory | None) -> Iterator[Sample]:
+    for name in _MEMORY if memory is not None else ():
+        yield from _present(prefix + name, labels, getattr(memory, name))
+
+
+def _activity(prefix: str, labels: Labels, activity: GpuActivity | None) -> Iterator[Sample]:
+    for name in _RATIOS if activity is not None else ():
+        yield from _present(prefix + name, labels, getattr(activity, name))
+
+
+def _present(name: str, labels: Labels, value: float | None) -> Iterator[Sample]:
+    if value is not None:
+        yield name, labels, value

@@ -1,0 +1,114 @@
+"""GPM: what the streaming multiprocessors did between two samples, on whole GPUs and on MIG instances.
+
+Needs Hopper or newer; no CUDA context, no lock of the clocks, and it does not exclude profilers. Samples of several
+GPUs taken in parallel have crashed the library (gpud's gpm.go): there is one thread here.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pynvml
+
+from pymon.model.gpu import GpuActivity
+from pymon.sources.nvml.device import Device
+from pymon.sources.nvml.library import CallFailed, DriverAway, GpuGone, Library
+
+WINDOW_MIN_S: Final = 0.1  # nvml.h: two samples must be more than 100 ms apart
+# Attribute of GpuActivity by GPM metric; all in percent.
+METRICS: Final = {
+    1: "graphics_active_ratio",
+    2: "sm_active_ratio",
+    3: "sm_occupancy_ratio",
+    5: "tensor_active_ratio",
+    10: "dram_active_ratio",
+    11: "fp64_active_ratio",
+    12: "fp32_active_ratio",
+    13: "fp16_active_ratio",
+}
+
+
+def _metrics() -> Any:
+    """19 KB, of which the driver reads what `numMetrics` says: made once."""
+    metrics = pynvml.c_nvmlGpmMetricsGet_t()
+    metrics.version, metrics.numMetrics = pynvml.NVML_GPM_METRICS_GET_VERSION, len(METRICS)
+    for place, number in enumerate(METRICS):
+        metrics.metrics[place].metricId = number
+    return metrics
+
+
+_METRICS = _metrics()
+
+
+@dataclass(slots=True)
+class _Samples:
+    """Two samples, the newer first; the older one's memory takes the next."""
+
+    newer: Any
+    older: Any
+    taken_s: float | None = None
+
+
+@dataclass(slots=True)
+class Gpm:
+    """The samples of one GPU and its instances. `read` gives None for the first time and where GPM is not supported."""
+
+    library: Library
+    _supported: bool | None = None
+    _samples: dict[int | None, _Samples] = field(default_factory=dict)
+
+    def read(self, device: Device, gpu_instance_id: int | None = None) -> GpuActivity | None:
+        """Averages since the last time. Raises DriverAway and GpuGone."""
+        if self._supported is None:
+            answer = device.ask("nvmlGpmQueryDeviceSupport")
+            self._supported = answer is not None and bool(answer.isSupportedDevice)
+        if not self._supported:
+            return None
+        try:
+            return self._read(device, gpu_instance_id)
+        except (DriverAway, GpuGone):
+            raise
+        except CallFailed as err:
+            device.note(("gpm", gpu_instance_id), err)
+            self._samples.pop(gpu_instance_id, None)
+            return None
+
+    def rearm(self) -> None:
+        """Begins anew, after a sampler that had stopped."""
+        for samples in self._samples.values():
+            samples.taken_s = None
+
+    def _read(self, device: Device, instance: int | None) -> GpuActivity | None:
+        if not device.may_ask(("gpm", instance)):
+            return None
+        samples = self._samples.get(instance) or self._alloc(device, instance)
+        now_s = time.monotonic()
+        if samples.taken_s is not None and now_s - samples.taken_s <= WINDOW_MIN_S:
+            return None
+        samples.newer, samples.older = samples.older, samples.newer
+        if instance is None:
+            self.library.call(device.index, "nvmlGpmSampleGet", device.handle, samples.newer)
+        else:
+            arguments = device.handle, instance, samples.newer
+            self.library.call(device.index, "nvmlGpmMigSampleGet", *arguments)
+        began_s, samples.taken_s = samples.taken_s, now_s
+        if began_s is None:
+            return None
+        _METRICS.sample1, _METRICS.sample2 = samples.older, samples.newer
+        self.library.call(device.index, "nvmlGpmMetricsGet", _METRICS)
+        return self._activity(device, now_s - began_s)
+
+    def _alloc(self, device: Device, instance: int | None) -> _Samples:
+        made = _Samples(*(self.library.call(device.index, "nvmlGpmSampleAlloc") for _ in range(2)))
+        self._samples[instance] = made
+        return made
+
+    def _activity(self, device: Device, window_s: float) -> GpuActivity:
+        ratios = {}
+        for place, name in enumerate(METRICS.values()):
+            metric = _METRICS.metrics[place]
+            if metric.nvmlReturn == 0:
+                ratios[name] = device.plausible.ratio(metric.value)
+        return GpuActivity(window_s, **ratios)

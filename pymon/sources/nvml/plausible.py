@@ -1,0 +1,122 @@
+"""What cannot be is dropped and counted: never clamped, and never read as idle.
+
+The reasons are the label values of `pymon_gpu_readings_invalid_total`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Final
+
+from pymon.model.gpu import GpuActivity, GpuMemory
+
+OUT_OF_RANGE: Final = "out_of_range"
+BACKWARDS: Final = "backwards"  # a counter that fell and did not stay there
+CONTRADICTION: Final = "contradiction"  # two sources that cannot both be right
+FROZEN: Final = "frozen"  # a sampler that has stopped
+REASONS: Final = (OUT_OF_RANGE, BACKWARDS, CONTRADICTION, FROZEN)
+
+POWER_MAX_W: Final = 10_000.0  # the largest GPUs draw 1,400 W (GB300)
+CELSIUS_MAX: Final = 217.0  # where solder melts
+PCIE_MAX_BYTES_S: Final = 256e9  # PCIe 7.0 x16, one direction
+NVLINK_MAX_BYTES_S: Final = 4e12  # twice NVLink 5's 1.8 TB/s of both directions
+SLACK_S: Final = 1.0  # the driver advances its counters in steps of 0.1 s, and a tick may come late
+FROZEN_S: Final = 5.0  # fifty of those steps
+BUSY_RATIO: Final = 0.5  # a kernel ran in half the window: windows of two sources that overlap badly still share some
+CONTRADICTIONS: Final = 2  # ticks in a row: one may be the edge of a job
+
+
+@dataclass(slots=True)
+class _Counter:
+    value: float
+    at_s: float
+    changed_s: float
+    fell_to: float | None = None
+
+
+@dataclass(slots=True)
+class Plausible:
+    """The checks of one GPU. `take_invalid` gives the reasons since the last time."""
+
+    _invalid: list[str] = field(default_factory=list)
+    _counters: dict[str, _Counter] = field(default_factory=dict)
+    _contradicted: int = 0
+
+    def take_invalid(self) -> tuple[str, ...]:
+        """A reason for each reading that was dropped."""
+        invalid, self._invalid = tuple(self._invalid), []
+        return invalid
+
+    def drop(self, reason: str) -> None:
+        """Counts a reading that the caller drops."""
+        self._invalid.append(reason)
+
+    def between(self, value: float | None, low: float, high: float) -> float | None:
+        """The value where low <= value <= high."""
+        if value is None or (math.isfinite(value) and low <= value <= high):
+            return value
+        self.drop(OUT_OF_RANGE)
+        return None
+
+    def ratio(self, percent: float | None) -> float | None:
+        """Percent as a ratio."""
+        value = self.between(percent, 0, 100)
+        return None if value is None else value / 100
+
+    def celsius(self, value: float | None) -> float | None:
+        """Above zero: a sensor that is not there reads as zero or below (gpud#1208)."""
+        return self.between(value, 1, CELSIUS_MAX)
+
+    def memory(self, memory: GpuMemory | None) -> GpuMemory | None:
+        """Parts that fit into the whole."""
+        if memory is None or memory.used_bytes + memory.free_bytes <= memory.size_bytes:
+            return memory
+        self.drop(OUT_OF_RANGE)
+        return None
+
+    def counter(
+        self, name: str, value: float | None, now_s: float, max_per_s: float = math.inf
+    ) -> float | None:
+        """A counter that grew by what is possible. One that fell and stays there was reset; one that did not, erred."""
+        if value is None:
+            return None
+        last = self._counters.get(name)
+        if last is None:
+            self._counters[name] = _Counter(value, now_s, now_s)
+            return value
+        if value < last.value and (last.fell_to is None or value < last.fell_to):
+            last.fell_to = value
+            self.drop(BACKWARDS)
+            return None
+        if value - last.value > max_per_s * (now_s - last.at_s + SLACK_S):
+            self.drop(OUT_OF_RANGE)
+            return None
+        if value != last.value:
+            last.changed_s = now_s
+        last.value, last.at_s, last.fell_to = value, now_s, None
+        return value
+
+    def energy(self, energy_j: float | None, power_w: float | None, now_s: float) -> float | None:
+        """The energy counter, unless it stands still while power is drawn."""
+        energy_j = self.counter("energy", energy_j, now_s, POWER_MAX_W)
+        last = self._counters.get("energy")
+        if energy_j is None or last is None or not power_w or now_s - last.changed_s < FROZEN_S:
+            return energy_j
+        self.drop(FROZEN)
+        return None
+
+    def agreed(
+        self, utilization: float | None, activity: GpuActivity | None
+    ) -> tuple[float | None, GpuActivity | None]:
+        """Both, unless one says busy and the other idle: then the idle one has stopped (NVIDIA/DCGM#303)."""
+        if utilization is None or activity is None or activity.sm_active_ratio is None:
+            self._contradicted = 0
+            return utilization, activity
+        idle_gpm = activity.sm_active_ratio == 0 and utilization >= BUSY_RATIO
+        idle_nvml = utilization == 0 and activity.sm_active_ratio >= BUSY_RATIO
+        self._contradicted = self._contradicted + 1 if idle_gpm or idle_nvml else 0
+        if self._contradicted < CONTRADICTIONS:
+            return utilization, activity
+        self.drop(CONTRADICTION)
+        return (utilization, None) if idle_gpm else (None, activity)

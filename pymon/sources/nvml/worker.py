@@ -1,0 +1,70 @@
+"""The worker process: brings the driver's library up, sweeps when it is asked to, and ends with its daemon.
+
+    python -m pymon.sources.nvml.worker SOCKET_FD PAGE_FD [LIBRARY]
+
+It never shuts the library down: that call may hang too, and the end of a process lets go of the driver just as well.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import signal
+import socket
+import sys
+
+from pymon.sources.nvml import library, wire
+from pymon.sources.nvml.announce import NO_GPU, Page
+from pymon.sources.nvml.events import XidEvents
+from pymon.sources.nvml.gpus import Gpus
+from pymon.sources.nvml.library import CallFailed, DriverAway, Library
+
+IDLE_S = 30.0  # without an order: NVML was switched off, and the driver shall be free
+COUNT_EACH = 10  # sweeps between looks at the number of GPUs
+_PR_SET_PDEATHSIG = 1
+
+
+def main(socket_fd: int, page_fd: int, path: str = "") -> None:
+    """Until the daemon's end of the socket is gone, no order comes, or the driver is away."""
+    sock = socket.socket(fileno=socket_fd)
+    sock.settimeout(IDLE_S)
+    _end_with_the_daemon()
+    calls = Library(Page(page_fd))
+    try:
+        library.load(path)
+        driver, nvml, cuda, count = library.start(calls)
+        sock.send(wire.encode(wire.Ready(driver, nvml, cuda, library.is_double(), count)))
+        _serve(sock, calls, Gpus(calls, driver, count))
+    except CallFailed as err:
+        sock.send(wire.encode(wire.Away(err.function, err.code, library.error_text(err.code))))
+    except OSError:
+        pass  # the daemon is gone, or does not ask any more; or the given library cannot be loaded
+
+
+def _serve(sock: socket.socket, calls: Library, gpus: Gpus) -> None:
+    events = XidEvents(calls)
+    sweeps = 0
+    while data := sock.recv(wire.MAX_MESSAGE_BYTES):
+        order = wire.decode_order(data)
+        sweeps += 1
+        if sweeps % COUNT_EACH == 0 and calls.call(NO_GPU, "nvmlDeviceGetCount") != gpus.count:
+            raise DriverAway("nvmlDeviceGetCount", 0)  # hot-plugged: handles and indices are anew
+        for read in gpus.read(order):
+            sock.send(wire.encode(read))
+        xids: tuple[wire.Xid, ...] = ()
+        if order.events:
+            events.register(gpus.devices())
+            xids = events.take()
+        spent_ns, count, errors = calls.take_counts()
+        watching = order.events and events.watching
+        sock.send(wire.encode(wire.Done(xids, watching, spent_ns, count, errors)))
+
+
+def _end_with_the_daemon() -> None:
+    """Also in a call that hangs, and when the daemon is killed; a call that the kernel holds outlives even this."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:4])
