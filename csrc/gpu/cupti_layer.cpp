@@ -110,6 +110,7 @@ void CuptiLayer::loop() noexcept {
       if (armed_) flush();
     }
     drain();
+    if (armed_) sums_.settle(real_ns() - kSettleBehindNs);
     if (armed_) look_for_thief(now_ns);
     if (armed_) guard(now_ns);
     publish();
@@ -231,14 +232,11 @@ void CuptiLayer::flush() noexcept {
 }
 
 void CuptiLayer::drain() noexcept {
-  BufferPool::Done done = pool_.take_done();
-  if (done.buffer == nullptr) return;
-  for (; done.buffer != nullptr; done = pool_.take_done()) {
+  for (BufferPool::Done done = pool_.take_done(); done.buffer != nullptr; done = pool_.take_done()) {
     sums_.add_buffer(cupti_.api, done.buffer, done.valid_bytes);
     std::memset(done.buffer, 0, BufferPool::kBufferBytes);  // so that CUPTI need not do it in the trainer's thread
     pool_.put_back(done.buffer);
   }
-  sums_.settle(real_ns() - kSettleBehindNs);
 }
 
 bool CuptiLayer::look_at_clock(bool begin) noexcept {

@@ -51,17 +51,20 @@ bool find(void* library, const char* name, Function* function) {
   return *function != nullptr;
 }
 
+// To be asked right after `open_library` found nothing.
 std::string why_not(const char* what, Loading loading) {
   if (loading == Loading::kOnlyLoaded) return std::string(what) + " is not loaded in this process";
   const char* error = dlerror();
-  return std::string(what) + " cannot be loaded: " + (error == nullptr ? "no reason given" : error);
+  return error == nullptr ? std::string(what) + " cannot be loaded" : error;
 }
+
+std::string no_driver(Loading loading) { return "no NVIDIA driver (" + why_not(kCudaName, loading) + ")"; }
 
 }  // namespace
 
 Result<cuda::Api> load_cuda(Loading loading) {
   void* library = open_library(kCudaName, loading);
-  if (library == nullptr) return Error::because("no NVIDIA driver: " + why_not(kCudaName, loading));
+  if (library == nullptr) return Error::because(no_driver(loading));
   cuda::Api api;
 #define X(name, parameters) \
   if (!find(library, #name, &api.name)) return Error::because("the NVIDIA driver lacks " #name);
@@ -72,9 +75,7 @@ Result<cuda::Api> load_cuda(Loading loading) {
 
 Result<Cupti> load_cupti(Loading loading) {
   if (std::string tool = other_tool(); !tool.empty()) return Error::because(std::move(tool));
-  if (open_library(kCudaName, loading) == nullptr) {
-    return Error::because("no NVIDIA driver: " + why_not(kCudaName, loading));
-  }
+  if (open_library(kCudaName, loading) == nullptr) return Error::because(no_driver(loading));
   void* library = nullptr;
   for (const char* name : kCuptiNames) {
     if (library == nullptr) library = dlopen(name, RTLD_LAZY | RTLD_NOLOAD);
@@ -82,7 +83,7 @@ Result<Cupti> load_cupti(Loading loading) {
   for (const char* name : kCuptiNames) {
     if (library == nullptr) library = open_library(name, loading);
   }
-  if (library == nullptr) return Error::because(why_not("libcupti", loading));
+  if (library == nullptr) return Error::because("no libcupti (" + why_not("libcupti", loading) + ")");
   Cupti cupti;
 #define X(name, parameters) \
   if (!find(library, #name, &cupti.api.name)) return Error::because("libcupti lacks " #name);

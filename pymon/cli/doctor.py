@@ -7,9 +7,11 @@ import importlib.util
 import json
 import os
 import platform
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import click
 from rich.console import Console
@@ -39,10 +41,17 @@ class Check:
 
 @click.command("doctor")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
-def command(as_json: bool) -> int:
+@click.option("--strict", is_flag=True, help="Exit code 1 also where something is absent.")
+def command(as_json: bool, strict: bool) -> int:
     """Say what works here, what is absent, and why.
 
-    Exit code 0 unless something is broken; what is absent by nature (no GPU) is not.
+    Exit code 0 unless something is broken; what is absent by nature (no GPU) is not, but with --strict.
+
+    \b
+    Examples:
+      pymon doctor                 what a person reads
+      pymon doctor --strict        for a node that must have everything
+      pymon doctor --json | jq '.checks[] | select(.state != "ok")'
     """
     checks = [check() for check in CHECKS]
     if as_json:
@@ -52,7 +61,8 @@ def command(as_json: bool) -> int:
         for one in checks:
             state = Text(f"{one.state:<7}", style=_STYLES[one.state])
             console.print(state, Text(f"{one.name:<12} {one.text}"), soft_wrap=True)
-    return 1 if any(one.state == "broken" for one in checks) else 0
+    failing = ("broken", "absent") if strict else ("broken",)
+    return 1 if any(one.state in failing for one in checks) else 0
 
 
 def _python() -> Check:
@@ -98,6 +108,38 @@ def _kineto() -> Check:
         )
     text = "KINETO_USE_DAEMON is not set: only processes with a probe can be captured"
     return Check("kineto", "absent", text)
+
+
+def _cuda_events() -> Check:
+    return _gpu_layer(
+        "cuda events", 0, "GPU time of steps and phases, once CUDA is up in a trainer"
+    )
+
+
+def _cupti() -> Check:
+    text = "kernels and copies summed by class, once CUDA is up in a trainer"
+    check = _gpu_layer("cupti", 1, text)
+    if check.text.startswith("no libcupti") and (library := _libcupti_of_torch()):
+        return Check("cupti", "ok", f"{text} (with {library})")
+    return check
+
+
+def _libcupti_of_torch() -> str:
+    """CUDA builds of torch bring it in a wheel of NVIDIA's, where the loader finds it once torch is there."""
+    for folder in map(Path, sys.path):
+        for library in folder.glob("nvidia/*/lib/libcupti.so.1[23]"):
+            return str(library)
+    return ""
+
+
+def _gpu_layer(name: str, index: int, text: str) -> Check:
+    """By the probe's own loader: it makes no CUDA call, and touches CUPTI only where there is a driver."""
+    module, why_not = native.probe()
+    if module is None:
+        return Check(name, "absent", f"the native probe does not load ({why_not})")
+    if why_not := module.gpu_why_not()[index]:
+        return Check(name, "absent", why_not)
+    return Check(name, "ok", text)
 
 
 def _nvml() -> Check:
@@ -163,6 +205,8 @@ CHECKS: tuple[Callable[[], Check], ...] = (
     _pth,
     _torch,
     _kineto,
+    _cuda_events,
+    _cupti,
     _nvml,
     _daemon,
     _shm,

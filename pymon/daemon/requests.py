@@ -20,6 +20,7 @@ from pymon.daemon.peers import Peer
 from pymon.daemon.pipeline import Pipeline
 from pymon.link import wire
 from pymon.model.capture import CaptureReceipt
+from pymon.model.gpu_work import CudaEvents, CuptiSums, LayerState
 from pymon.model.run import RunCapture
 from pymon.model.training import TrainingProcess, TrainingSection
 from pymon.reports import run_html
@@ -181,8 +182,19 @@ def _process_row(process: TrainingProcess) -> dict[str, Any]:
         "steps": process.steps_total,
         "counting": process.counting.value,
         "step_s": process.new_median_s,
+        "cuda_events": _layer_text(process.cuda_events),
+        "cupti": _layer_text(process.cupti),
         "ended": process.ended,
     }
+
+
+def _layer_text(layer: CudaEvents | CuptiSums | None) -> str | None:
+    """How a GPU layer of the probe stands, and why it does not run; None without CUDA."""
+    if layer is None or layer.state is LayerState.OFF:
+        return None
+    if layer.state is LayerState.RUNNING:
+        return layer.state.value
+    return f"{layer.state.value}: {layer.reason}"
 
 
 def _receipt_row(receipt: CaptureReceipt) -> dict[str, Any]:

@@ -9,20 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from pymon.exporters.cuda_samples import Sample, about_cuda
 from pymon.exporters.gpu_samples import GpuSamples
 from pymon.model.catalog import BY_NAME, CATALOG
+from pymon.model.distribution import Histogram
 from pymon.model.finding import Incident
 from pymon.model.gpu import GpuSection
 from pymon.model.host import HostSection, ShmSection
 from pymon.model.metric import Metric
 from pymon.model.snapshot import Snapshot, State
-from pymon.model.training import PHASES, Histogram, TrainingProcess, TrainingSection
+from pymon.model.training import PHASES, TrainingProcess, TrainingSection
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 LABEL_MAX_CHARS = 128  # the catalogue's names fit; what others name must not fill the database
 _PREFIXES_MAX = 20_000  # kept lines; pids and runs come and go
-
-Sample = tuple[str, tuple[str, ...], float]  # metric, label values, value
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +164,7 @@ def _about_process(process: TrainingProcess, snapshot: Snapshot) -> Iterator[Sam
         yield "pymon_phase_seconds_total", (phase, *labels), spent_s
     for name, spent_s in process.user_phase_s_total:
         yield "pymon_user_phase_seconds_total", (name, *labels), spent_s
+    yield from about_cuda(process, labels)
 
 
 def _about_host(snapshot: Snapshot) -> Iterator[Sample]:

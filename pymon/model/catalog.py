@@ -48,6 +48,32 @@ CATALOG: Final[tuple[Metric, ...]] = (
     Metric("pymon_probe_cost_seconds_total", "counter", "Time that the probe's own hooks took from training.", PROCESS),
     Metric("pymon_user_phase_seconds_total", "counter", "Time in pymon.phase(name); may overlap the other phases.",
            ("name", *PROCESS)),
+    Metric("pymon_cuda_layer_running", "gauge", "1 while a GPU layer of the probe runs: CUDA events, or sums over "
+           "CUPTI's records. 0: yielded to a profiler, absent or switched off; `pymon status` says why.",
+           ("layer", *PROCESS)),
+    Metric("pymon_cuda_layer_cpu_seconds_total", "counter", "Processor time of the layer's own thread.",
+           ("layer", *PROCESS)),
+    Metric("pymon_cuda_layer_lost_total", "counter", "Events or records that were lost or carried no usable time.",
+           ("layer", *PROCESS)),
+    Metric("pymon_cuda_steps_timed_total", "counter", "Steps whose GPU time was measured, by CUDA events.", PROCESS),
+    Metric("pymon_cuda_step_seconds_total", "counter", "GPU time of these steps on torch's current stream, its waits "
+           "included.", PROCESS),
+    Metric("pymon_cuda_phase_seconds_total", "counter", "Likewise by phase; the phases sum to the step time.",
+           ("phase", *PROCESS)),
+    Metric("pymon_cuda_yielded_seconds_total", "counter", "Time in which CUPTI was lent to another profiler: the "
+           "families below stand still.", PROCESS),
+    Metric("pymon_cuda_busy_seconds_total", "counter", "GPU busy time: union of kernels, copies and sets over streams, "
+           "summed over the process's GPUs.", PROCESS),
+    Metric("pymon_cuda_compute_busy_seconds_total", "counter", "Union of the kernels that are not NCCL's.", PROCESS),
+    Metric("pymon_cuda_nccl_busy_seconds_total", "counter", "Union of NCCL's kernels.", PROCESS),
+    Metric("pymon_cuda_nccl_exposed_seconds_total", "counter", "Of it, what no other kernel overlapped.", PROCESS),
+    Metric("pymon_cuda_gap_seconds_total", "counter", "Idle time between busy stretches.", PROCESS),
+    Metric("pymon_cuda_gaps_total", "counter", "Idle gaps between busy stretches.", PROCESS),
+    Metric("pymon_cuda_launches_total", "counter", "Kernel launches; a CUDA graph is one.", PROCESS),
+    Metric("pymon_cuda_work_seconds_total", "counter", "GPU time by class of work: kernels by their names, NCCL by "
+           "collective, copies by direction.", ("work", *PROCESS)),
+    Metric("pymon_cuda_work_total", "counter", "How many, by class of work.", ("work", *PROCESS)),
+    Metric("pymon_cuda_copied_bytes_total", "counter", "Bytes copied or set, by class of work.", ("work", *PROCESS)),
     Metric("pymon_host_cpus", "gauge", "Processors that are online."),
     Metric("pymon_host_cpu_busy_ratio", "gauge", "Share of processor time that was used since the tick before."),
     Metric("pymon_host_memory_total_bytes", "gauge", "Memory of the host."),

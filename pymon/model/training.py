@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from pymon.model.distribution import Histogram
+from pymon.model.gpu_work import CudaEvents, CuptiSums
 from pymon.model.snapshot import Section
 
 # Phases of a step, in the page's slot order (csrc/core/layout.h); they part the step's wall time without overlap.
@@ -33,15 +35,6 @@ class Counting(Enum):
     OPTIMIZER = "optimizer"
     EXPLICIT = "explicit"  # pymon.step()
     BACKWARD = "backward"  # estimated
-
-
-@dataclass(frozen=True, slots=True)
-class Histogram:
-    """Log2 buckets of durations: bucket i counts values below `first_bound_s * 2**i`, the last one all others."""
-
-    first_bound_s: float
-    counts: tuple[int, ...]
-    sum_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +73,8 @@ class TrainingProcess:
     new_median_s: float | None = None
     new_phase_mean_s: tuple[float, ...] = ()  # one per PHASES
     user_phase_s_total: tuple[tuple[str, float], ...] = ()  # pymon.phase(name): may overlap PHASES
+    cuda_events: CudaEvents | None = None  # None: the page, of an older probe, has no such section
+    cupti: CuptiSums | None = None
 
 
 @dataclass(frozen=True, slots=True)

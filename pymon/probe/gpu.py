@@ -15,7 +15,11 @@ import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
-LAYERS = ("events", "cupti", "sync")  # what PYMON_GPU_LAYERS may name; `sync` adds the host's waits to `cupti`
+LAYERS = (
+    "events",
+    "cupti",
+    "sync",
+)  # what PYMON_GPU_LAYERS may name; `sync` adds the host's waits to `cupti`
 DEFAULT_LAYERS = "events,cupti"
 YIELD_MS = 1000  # a hand-over takes under a millisecond, or as long as CUPTI takes to give its buffers back
 EXIT_MS = 500
@@ -123,5 +127,7 @@ def _records_gpu(session: Any) -> bool:
 def _named(text: str, warn: Callable[[str], None]) -> frozenset[str]:
     names = frozenset(name.strip() for name in text.split(",") if name.strip()) - {"0", "none"}
     if unknown := names - set(LAYERS):
-        warn(f"PYMON_GPU_LAYERS: no layer {', '.join(sorted(unknown))} (known: {', '.join(LAYERS)})")
+        warn(
+            f"PYMON_GPU_LAYERS: no layer {', '.join(sorted(unknown))} (known: {', '.join(LAYERS)})"
+        )
     return names & set(LAYERS)

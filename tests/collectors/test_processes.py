@@ -26,6 +26,15 @@ class PageDouble:
     def steps_after(self, step):
         return tuple(one for one in self.steps if one.step > step), self.lost
 
+    def gpu(self):
+        return None
+
+    def cupti(self):
+        return None
+
+    def gpu_steps_after(self, step):
+        return ()
+
     def close(self):
         self.closed = True
 

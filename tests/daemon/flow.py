@@ -10,9 +10,10 @@ from pymon.daemon.incidents import Incidents
 from pymon.daemon.ledger import Ledger
 from pymon.daemon.pipeline import Pipeline
 from pymon.model.capture import CaptureKind, CaptureReceipt, ReceiptStatus
+from pymon.model.distribution import Histogram
 from pymon.model.finding import Finding, Subject
 from pymon.model.snapshot import Outcome, State
-from pymon.model.training import Histogram, StepRecord, TrainingSection
+from pymon.model.training import StepRecord, TrainingSection
 from tests.clock_double import ClockDouble
 from tests.detectors.histories import PROCESS
 

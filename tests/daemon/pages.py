@@ -7,6 +7,7 @@ import os
 import socket
 
 from pymon.link import layout, wire
+from tests.link import page_peer
 
 
 def memfd_page(
@@ -15,29 +16,9 @@ def memfd_page(
     """The descriptor of a page with no steps in it."""
     fd = os.memfd_create("page", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     os.ftruncate(fd, layout.PAGE_BYTES)
-    train_bytes = layout.TRAIN_SECTION_BYTES
     with mmap.mmap(fd, layout.PAGE_BYTES) as page:
-        layout.HEADER.pack_into(
-            page,
-            0,
-            magic,
-            layout.MAJOR,
-            layout.MINOR,
-            layout.PAGE_BYTES,
-            os.getpid(),
-            1,
-            1,
-            1,
-            bytes.fromhex(attach_id),
-            layout.TRAIN_OFFSET,
-            train_bytes,
-            0,
-            0,
-            0,
-            0,
-            layout.RING_OFFSET,
-            layout.RING_ENTRY_BYTES,
-            layout.RING_ENTRIES,
+        page[: layout.HEADER.size] = page_peer.header(
+            magic=magic, pid=os.getpid(), attach_id=bytes.fromhex(attach_id)
         )
     if seals:
         fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)

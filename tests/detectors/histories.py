@@ -2,8 +2,9 @@
 
 from dataclasses import replace
 
+from pymon.model.distribution import Histogram
 from pymon.model.snapshot import Outcome, Snapshot, State
-from pymon.model.training import Counting, Histogram, TrainingProcess, TrainingSection
+from pymon.model.training import Counting, TrainingProcess, TrainingSection
 
 PROCESS = TrainingProcess(
     attach_id="a" * 32,

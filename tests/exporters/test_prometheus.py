@@ -9,11 +9,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from pymon.base.units import ratio
 from pymon.exporters.prometheus import DaemonStats, PrometheusRenderer
 from pymon.model import catalog
+from pymon.model.distribution import Histogram
 from pymon.model.finding import Finding, Incident, Subject
 from pymon.model.gpu import FastReadings, GpuState
 from pymon.model.host import HostSection, ShmSection
 from pymon.model.snapshot import Outcome, Snapshot, State
-from pymon.model.training import Histogram, TrainingSection
+from pymon.model.training import TrainingSection
 from tests.detectors.histories import PROCESS
 from tests.exporters.gpus import gpu, section
 

@@ -18,7 +18,9 @@ from types import SimpleNamespace
 
 STREAM = 0x70
 PHASES_NS = {"forward": 2_000_000, "backward": 3_000_000, "optimizer": 1_000_000}
-RECORDS = b"kernel nvjet_hsh_128x256 20000 0 7 10\nkernel ncclDevKernel_AllReduce_Sum_bf16 5000000 0 9 1"
+RECORDS = (
+    b"kernel nvjet_hsh_128x256 20000 0 7 10\nkernel ncclDevKernel_AllReduce_Sum_bf16 5000000 0 9 1"
+)
 
 
 def main(steps: int, profiles: bool) -> None:

@@ -1,0 +1,221 @@
+"""The GPU layers in a trainer, on the doubles of libcuda and libcupti (tests/probe/gpu_double.py)."""
+
+import json
+import os
+import subprocess
+import sys
+from contextlib import contextmanager
+from types import SimpleNamespace
+
+import pytest
+
+from pymon import native
+from pymon.link.page import PageReader
+from pymon.probe.gpu import GpuLayers
+from tests.native.build import ROOT, gpu_doubles
+
+torch = pytest.importorskip("torch")
+pytestmark = [
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(native.probe()[0] is None, reason=native.probe()[1]),
+]
+
+
+@contextmanager
+def trainer(*arguments, **env):
+    """The page of a trainer that has made its steps, what it printed, and its exit code once it ended."""
+    process = subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-m", "tests.probe.gpu_double", *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env={
+            **os.environ,
+            "LD_LIBRARY_PATH": str(gpu_doubles()),
+            "PYMON_SOCKET": "/nonexistent/agent.sock",
+            **env,
+        },
+    )
+    line = process.stdout.readline()
+    assert line, process.stderr.read()
+    ended = SimpleNamespace(said=json.loads(line), code=None, errors="")
+
+    def wait():
+        if ended.code is None:
+            _, ended.errors = process.communicate("\n", timeout=20)
+            ended.code = process.returncode
+
+    ended.wait = wait
+    page = PageReader.open(page_of(process.pid))
+    yield page, ended
+    wait()
+    page.close()
+
+
+def page_of(pid):
+    for name in os.listdir(f"/proc/{pid}/fd"):
+        path = f"/proc/{pid}/fd/{name}"
+        if "memfd:pymon-page" in os.readlink(path):
+            return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    raise AssertionError("no page")
+
+
+class TestInATrainer:
+    def test_gpu_time_of_steps_and_phases_and_sums_by_class(self):
+        with trainer("20") as (page, ended):
+            gpu, cupti = page.gpu(), page.cupti()
+            steps = page.gpu_steps_after(0)
+        assert ended.said["layers"]["events"] == ["running", "running"]
+        assert gpu.steps_timed_total >= 18
+        step_ms = gpu.step_ns_total / gpu.steps_timed_total / 1e6
+        assert step_ms >= 5.9  # 2 + 3 + 1 ms of work, and the stream's waits
+        forward, backward, optimizer = (
+            gpu.phase_ns_total[slot] / gpu.steps_timed_total / 1e6 for slot in (1, 2, 3)
+        )
+        assert backward >= 2.9
+        assert optimizer >= 0.9
+        assert (
+            forward + sum(gpu.phase_ns_total[i] for i in (0, 4)) / gpu.steps_timed_total / 1e6
+            >= 1.9
+        )
+        assert sum(gpu.phase_ns_total) == gpu.step_ns_total
+        assert [step.step for step in steps][-1] == gpu.last_step
+        work = dict(cupti.work)
+        assert work["gemm"].count >= 200
+        assert work["gemm"].ns_total == work["gemm"].count * 20_000
+        assert work["nccl_all_reduce"].count >= 20
+        assert cupti.nccl_exposed_ns_total == work["nccl_all_reduce"].ns_total
+        assert ended.code == 0
+        assert ended.errors == ""
+
+    def test_the_end_of_the_process_says_so_in_the_page(self):
+        with trainer("4") as (page, ended):
+            assert page.cupti().state == "running"
+            ended.wait()
+            assert page.cupti().state == "disarmed"
+            assert page.cupti().reason == "the process ends"
+            assert page.gpu().state == "disarmed"
+        assert ended.code == 0
+
+    def test_a_profiler_session_borrows_cupti_and_gives_it_back(self):
+        with trainer("20", "profile") as (page, ended):
+            cupti = page.cupti()
+        assert ended.said["states"] == ["yielded", "running"]
+        assert cupti.handovers_total == 1
+        assert cupti.buffers_lost_total == 0
+        assert cupti.stolen_total == 0
+
+    def test_layers_can_be_chosen(self):
+        with trainer("4", PYMON_GPU_LAYERS="cupti") as (page, _):
+            assert page.gpu().state == "absent"
+            assert page.gpu().reason == "switched off by configuration"
+            assert page.cupti().records_total > 0
+
+
+@pytest.fixture
+def layers():
+    """GpuLayers on a double of the native module that notes its calls; CUDA is up."""
+    calls = []
+    names = ("gpu_start", "gpu_resume", "gpu_stop", "gpu_stop_cupti", "gpu_note_reserved")
+    double = SimpleNamespace(
+        gpu_yield=lambda timeout_ms: calls.append(("gpu_yield",)) or True,
+        gpu_device=lambda: -1,
+        **{name: (lambda *args, name=name: calls.append((name, *args))) for name in names},
+    )
+    warned = []
+    made = GpuLayers(double, warned.append, {})
+    made.calls, made.warned, made.double = calls, warned, double
+    return made
+
+
+class Session:
+    """As torch.autograd.profiler.profile shows itself."""
+
+    def __init__(self, *activities):
+        self.kineto_activities = tuple(SimpleNamespace(name=name) for name in activities)
+
+
+class TestLending:
+    @pytest.fixture(autouse=True)
+    def cuda_is_up(self, monkeypatch):
+        monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+
+    def test_nothing_starts_before_cuda_is_up(self, layers, monkeypatch):
+        monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
+        layers.poll()
+        assert layers.calls == []
+
+    def test_a_session_that_was_open_first_keeps_cupti_until_its_end(self, layers):
+        session = Session("CPU", "CUDA")
+        layers.session_opens(session)
+        layers.poll()
+        assert layers.calls == []
+        layers.session_ends(session)
+        layers.poll()
+        assert [call[0] for call in layers.calls] == ["gpu_start"]
+
+    def test_a_session_without_the_gpu_leaves_cupti_alone(self, layers):
+        layers.poll()
+        layers.session_opens(Session("CPU"))
+        assert [call[0] for call in layers.calls] == ["gpu_start"]
+
+    def test_a_session_that_is_dropped_without_an_end_gives_cupti_back(self, layers):
+        layers.poll()
+        session = Session("CUDA")
+        layers.session_opens(session)
+        layers.poll()
+        assert ("gpu_resume",) not in layers.calls
+        del session
+        layers.poll()
+        assert layers.calls.count(("gpu_resume",)) == 1
+
+    def test_two_ends_of_one_session_give_back_once(self, layers):
+        layers.poll()
+        session = Session("CUDA")
+        layers.session_opens(session)
+        layers.session_opens(session)
+        layers.session_ends(session)
+        layers.session_ends(session)
+        assert layers.calls.count(("gpu_yield",)) == 1
+        assert layers.calls.count(("gpu_resume",)) == 1
+
+    def test_a_slow_hand_over_is_one_warning_and_no_error(self, layers):
+        layers.poll()
+        layers.warned.clear()
+        layers.double.gpu_yield = lambda timeout_ms: False
+        layers.session_opens(Session("CUDA"))
+        assert len(layers.warned) == 1
+
+    def test_torchs_own_cupti_monitor_switches_the_layer_off(self, layers, monkeypatch):
+        layers.poll()
+        name = "torch.profiler._cupti_monitor"
+        monkeypatch.setitem(sys.modules, name, SimpleNamespace(_monitor_singleton=None))
+        layers.poll()
+        assert "gpu_stop_cupti" not in [call[0] for call in layers.calls]
+        monkeypatch.setitem(sys.modules, name, SimpleNamespace(_monitor_singleton=object()))
+        layers.poll()
+        assert layers.calls[-1] == (
+            "gpu_stop_cupti",
+            f"torch's own CUPTI monitor is in use ({name})",
+        )
+
+    def test_unknown_layers_are_named(self):
+        warned = []
+        GpuLayers(None, warned.append, {"PYMON_GPU_LAYERS": "events,nvtx"})
+        assert "no layer nvtx" in warned[0]
+
+    def test_sessions_of_torch_pass_through_the_registry(self, layers):
+        from pymon.probe.profiler_registry import registry
+
+        registry().install()
+        seen = []
+        registry().on_open, registry().on_end = seen.append, seen.append
+        try:
+            with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
+                torch.ones(1).sum()
+        finally:
+            registry().on_open = registry().on_end = None
+        assert len(seen) == 2
+        assert seen[0] is seen[1]
