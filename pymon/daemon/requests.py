@@ -192,9 +192,8 @@ def _layer_text(layer: CudaEvents | CuptiSums | None) -> str | None:
     """How a GPU layer of the probe stands, and why it does not run; None without CUDA."""
     if layer is None or layer.state is LayerState.OFF:
         return None
-    if layer.state is LayerState.RUNNING:
-        return layer.state.value
-    return f"{layer.state.value}: {layer.reason}"
+    state: str = layer.state.value
+    return state if layer.state is LayerState.RUNNING else f"{state}: {layer.reason}"
 
 
 def _receipt_row(receipt: CaptureReceipt) -> dict[str, Any]:
