@@ -20,7 +20,12 @@ UNIT_SUFFIXES = ("_s", "_ns", "_w", "_hz", "_bytes", "_celsius", "_ratio", "_s_t
 UNIT_SUFFIXES += ("_j_total",)
 # folder, what is listed in it, the method that makes a part, what each docstring must answer
 FOLDERS = [
-    (pymon.collectors, pymon.collectors.all_collectors(list, list), "collect", "Source: Cost: Errors:"),
+    (
+        pymon.collectors,
+        pymon.collectors.all_collectors(list, list),
+        "collect",
+        "Source: Cost: Errors:",
+    ),
     (pymon.detectors, pymon.detectors.ALL, "detect", "Reads: Fires: Quiet: Errors:"),
     (pymon.diagnosis.rules, pymon.diagnosis.rules.ALL, "judge", "Needs: Holds: Ruled out: Errors:"),
 ]
