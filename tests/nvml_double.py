@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -121,6 +122,7 @@ def gpu(index: int = 0) -> dict:
             "1/0/2": 1, "1/0/7": 1, "1/1/2": 10, "1/1/7": 11,
         },
         "fabric": {"state": 3, "status": 0, "clique": 1, "health": 0},
+        "mig": {"mode": 0, "instances": []},
         "event_types": 0x1F,
         "gpm": {
             "1": 96.5, "2": 91.25, "3": 42.5, "5": 55.75, "7": 54.0, "10": 33.125, "11": 0.5, "12": 8.25, "13": 2.0,
@@ -187,7 +189,7 @@ def standard_node(count: int = 2) -> dict:
 
 
 class NodeDouble:
-    """A node in a file; `change` edits a copy of it and the double sees that within 5 ms."""
+    """A node in a file; `change` edits a copy of it, and the double knows when it returns."""
 
     def __init__(self, folder: Path, state: dict | None = None):
         self.path = folder / "node.json"
@@ -199,6 +201,7 @@ class NodeDouble:
         half = self.path.with_suffix(".half")
         half.write_text(json.dumps(self.state, ensure_ascii=True))
         half.rename(self.path)
+        time.sleep(0.01)  # the double looks at it each 5 ms
 
     def change(self, edit) -> None:
         state = copy.deepcopy(self.state)

@@ -18,6 +18,7 @@ import msgspec
 from pymon.sources.nvml import wire
 from pymon.sources.nvml.announce import Announcement, Page
 
+ENDING_S = 0.05  # from the close of a dying process' files to its end
 Kill = Callable[[int], None]
 _MODULE = "pymon.sources.nvml.worker"
 
@@ -106,8 +107,10 @@ class Child:
         return self.process.poll() is not None
 
     def how_it_ended(self) -> str:
-        """For people: the signal or exit code."""
-        code = self.process.poll()
+        """For people: the signal or exit code. Its socket is closed, so that it is all but gone."""
+        until_s = time.monotonic() + ENDING_S
+        while (code := self.process.poll()) is None and time.monotonic() < until_s:
+            time.sleep(0.002)
         if code is None:
             return "ended"
         return f"killed by signal {-code}" if code < 0 else f"ended with exit code {code}"

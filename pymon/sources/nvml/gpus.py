@@ -43,6 +43,7 @@ class _Slot:
 
     index: int
     gpm: Gpm
+    uuid: str = ""  # of the GPU that was here first
     device: Device | None = None
     mig: Mig = field(default_factory=Mig)
     processes: Processes = field(default_factory=Processes)
@@ -97,6 +98,13 @@ class Gpus:
     def _open(self, slot: _Slot, order: Sweep) -> None:
         handle = self.library.call(slot.index, "nvmlDeviceGetHandleByIndex", slot.index)
         device = open_device(self.library, slot.index, handle)
+        others = {other.uuid for other in self._slots if other is not slot}
+        if (
+            device.identity.uuid != (slot.uuid or device.identity.uuid)
+            or device.identity.uuid in others
+        ):
+            raise DriverAway("nvmlDeviceGetUUID", 0)  # the indices have shifted: all begins anew
+        slot.uuid = device.identity.uuid
         links = 0
         if order.per_link:
             found = fields.read(device, [(fields.NVLINK_LINKS, 0)])

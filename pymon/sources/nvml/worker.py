@@ -31,14 +31,21 @@ def main(socket_fd: int, page_fd: int, path: str = "") -> None:
     _end_with_the_daemon()
     calls = Library(Page(page_fd))
     try:
-        library.load(path)
+        _load(path)
         driver, nvml, cuda, count = library.start(calls)
         sock.send(wire.encode(wire.Ready(driver, nvml, cuda, library.is_double(), count)))
         _serve(sock, calls, Gpus(calls, driver, count))
     except CallFailed as err:
         sock.send(wire.encode(wire.Away(err.function, err.code, library.error_text(err.code))))
     except OSError:
-        pass  # the daemon is gone, or does not ask any more; or the given library cannot be loaded
+        pass  # the daemon is gone, or does not ask any more
+
+
+def _load(path: str) -> None:
+    try:
+        library.load(path)
+    except OSError:
+        raise CallFailed("nvmlInit", library.LIBRARY_NOT_FOUND) from None
 
 
 def _serve(sock: socket.socket, calls: Library, gpus: Gpus) -> None:
