@@ -128,7 +128,7 @@ void publish() {
       const uint64_t begin_ns = thread_cpu_ns();
       for (int i = 0; i < kTimes; ++i) {
         ++body->head.records_total;
-        page->publish_cupti(*body, changed);
+        page->publish_cupti(*body, changed, false);
       }
       times.push_back(static_cast<double>(thread_cpu_ns() - begin_ns) / kTimes);
     }

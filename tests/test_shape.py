@@ -114,3 +114,20 @@ def test_doubles_are_never_imported_by_the_package():
     ]
 
     assert importing == []
+
+
+@pytest.mark.parametrize("folder", ["core", "gpu", "trace", "doubles"])
+def test_only_the_bindings_know_python(folder):
+    included = re.compile(r"#\s*include\s*[<\"](Python\.h|pybind11|structmember|torch)")
+    sources = [path for path in (ROOT / "csrc" / folder).rglob("*") if path.is_file()]
+    assert sources
+    assert [path.name for path in sources if included.search(path.read_text())] == []
+
+
+def test_no_header_of_a_vendor_is_included_or_kept():
+    vendor = re.compile(r"#\s*include\s*[<\"](cuda|cupti|nvml|nccl)\w*\.h")
+    sources = [path for path in (ROOT / "csrc").rglob("*") if path.suffix in (".h", ".cpp", ".c")]
+    assert [path.name for path in sources if vendor.search(path.read_text())] == []
+    assert [
+        path.name for path in sources if re.match(r"(cuda|cupti|nvml|nccl)\.h", path.name)
+    ] == []

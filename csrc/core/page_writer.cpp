@@ -129,12 +129,16 @@ void PageWriter::push_gpu_step(const GpuRingEntry& entry) noexcept {
   push_entry(words_at(kGpuRingOffset + entry.step % kGpuRingEntries * sizeof entry), entry);
 }
 
-void PageWriter::publish_cupti(const CuptiBody& body, uint32_t changed) noexcept {
+void PageWriter::publish_cupti(const CuptiBody& body, uint32_t changed, bool with_reason) noexcept {
   if (page_ == nullptr) return;
   uint64_t* section = words_at(kCuptiOffset);
   uint64_t* words = section + offsetof(CuptiSection, body) / 8;
   const uint64_t even = seqlock_begin(section);
-  store_words(words, &body.head, kCuptiHeadWords);
+  constexpr size_t kNumbers = offsetof(CuptiHead, reserved) / 8, kReason = offsetof(CuptiHead, reason) / 8;
+  constexpr size_t kGaps = offsetof(CuptiHead, gap_histogram) / 8;
+  store_words(words, &body.head, kNumbers);
+  store_words(words + kGaps, body.head.gap_histogram, kWorkBuckets);
+  if (with_reason) store_words(words + kReason, body.head.reason, kReasonBytes / 8);
   for (; changed != 0; changed &= changed - 1) {
     const auto work = static_cast<uint32_t>(__builtin_ctz(changed));
     const size_t at = kCuptiHeadWords + work * (sizeof(WorkSums) / 8);

@@ -32,8 +32,9 @@ class PageWriter {
   void publish_gpu(const GpuBody& body) noexcept;
   void push_gpu_step(const GpuRingEntry& entry) noexcept;
 
-  // The aggregator's section: its head, and of the classes those whose bit is set in `changed`.
-  void publish_cupti(const CuptiBody& body, uint32_t changed) noexcept;
+  // The aggregator's section: of the head all but the reason, which `with_reason` adds, and of the classes those whose
+  // bit is set in `changed`. The rest stands as it was.
+  void publish_cupti(const CuptiBody& body, uint32_t changed, bool with_reason) noexcept;
 
   // The memfd, for the daemon; -1 after `disarm_in_child`.
   int fd() const noexcept { return fd_; }

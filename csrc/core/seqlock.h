@@ -28,6 +28,7 @@ inline void store_relaxed(uint64_t* word, uint64_t value) noexcept {
 // Private bytes -> shared words. memcpy for the private side, since it may hold text.
 inline void store_words(uint64_t* shared, const void* from, size_t words) noexcept {
   const char* bytes = static_cast<const char*>(from);
+#pragma GCC unroll 8  // a body of hundreds of words is copied at each publication
   for (size_t i = 0; i < words; ++i) {
     uint64_t word;
     std::memcpy(&word, bytes + 8 * i, 8);

@@ -295,7 +295,7 @@ void CuptiLayer::guard(uint64_t now_ns) noexcept {
     } else {
       head.device_bytes = device_memory_.add_window(free_bytes, reserved_bytes, head.records_total);
     }
-    next_memory_ns_ = now_ns + SelfGuard::kWindowNs;
+    next_memory_ns_ = now_ns + options_.budget.window_ns;
   }
   const char* over = self_guard_.check({now_ns, thread_cpu_ns(), head.records_total, head.zero_times_total,
                                         head.bad_times_total, counts.refused, head.host_bytes, head.device_bytes});
@@ -320,6 +320,7 @@ bool CuptiLayer::read_device_memory(uint64_t* free_bytes, uint64_t* reserved_byt
 void CuptiLayer::enter(LayerState state, const std::string& reason) noexcept {
   std::lock_guard<std::mutex> lock(mutex_);
   reason_ = reason;
+  reason_changed_ = true;
   state_.store(state, std::memory_order_release);
   CuptiHead& head = sums_.body().head;
   std::memset(head.reason, 0, sizeof head.reason);
@@ -346,7 +347,8 @@ void CuptiLayer::publish() noexcept {
   head.names_changed_total = sums_.names().changed_total();
   head.names_uncached_total = sums_.names().uncached_total();
   head.ticks = sums_.clock().ticks();
-  if (page_ != nullptr) page_->publish_cupti(sums_.body(), sums_.take_changed());
+  if (page_ != nullptr) page_->publish_cupti(sums_.body(), sums_.take_changed(), reason_changed_);
+  reason_changed_ = false;
 }
 
 }  // namespace pymon

@@ -29,6 +29,7 @@ struct CuptiOptions {
   // How long CUPTI is left alone after another client was noticed in it. Kineto's on-demand captures last a second or
   // two, minutes at most; there is no way to ask whether one still runs.
   uint64_t stolen_hold_ns = 30'000'000'000;
+  GuardBudget budget;
   Loading loading = Loading::kOnlyLoaded;
 };
 
@@ -61,7 +62,7 @@ class CuptiLayer {
   enum class Wish { kRun, kYield, kStop };
 
   CuptiLayer(PageWriter* page, const cuda::Api* cuda, const CuptiOptions& options) noexcept
-      : page_(page), cuda_(cuda), options_(options) {}
+      : page_(page), cuda_(cuda), options_(options), self_guard_(options.budget) {}
 
   static void* run(void* self) noexcept;
   bool open() noexcept;
@@ -102,6 +103,7 @@ class CuptiLayer {
 
   // The thread's own.
   bool armed_ = false;
+  bool reason_changed_ = false;  // since it was published
   uint64_t next_flush_ns_ = 0, yielded_since_ns_ = 0;
   uint64_t stolen_until_ns_ = 0, thefts_in_a_row_ = 0, last_theft_ns_ = 0;
   uint64_t last_requests_ = 0, last_records_ = 0, steps_at_activity_ = 0, activity_ns_ = 0;

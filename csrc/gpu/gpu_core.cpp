@@ -30,7 +30,7 @@ void publish_absent(PageWriter* page, const std::string& reason, bool events, bo
     CuptiBody body{};
     body.head.state = kLayerAbsent;
     copy(body.head.reason);
-    page->publish_cupti(body, 0);
+    page->publish_cupti(body, 0, true);
   }
 }
 

@@ -19,21 +19,25 @@ struct GuardReading {
   uint64_t device_bytes = 0;      // 0 where it is not known
 };
 
+// The layer's budget (design: 0.5 % of a core, 64 MiB of GPU memory, 32 MiB of host memory), judged once a window. A
+// window must be long enough that one burst of compilation or start-up is not taken for the rule.
+struct GuardBudget {
+  double cpu_share = 0.005;
+  uint64_t device_bytes = uint64_t{64} << 20;
+  uint64_t host_bytes = uint64_t{32} << 20;
+  uint64_t window_ns = 10'000'000'000;
+};
+
 class SelfGuard {
  public:
-  // The layer's budget (design: 0.5 % of a core, 64 MiB of GPU memory, 32 MiB of host memory).
-  static constexpr double kCpuShare = 0.005;
-  static constexpr uint64_t kDeviceBytes = uint64_t{64} << 20;
-  static constexpr uint64_t kHostBytes = uint64_t{32} << 20;
-
-  // A window must be long enough that one burst of compilation or start-up is not taken for the rule, and three in a row
-  // so that one busy half minute is not either.
-  static constexpr uint64_t kWindowNs = 10'000'000'000u;
+  // Three windows in a row, so that one busy half minute is not taken for the rule either.
   static constexpr int kWindows = 3;
   // Of a window's records this many without usable times: the sums would mislead. CUPTI documents times of 0 as lack of
   // device memory, which no later record gets over.
   static constexpr double kUselessShare = 0.1;
   static constexpr uint64_t kLeastRecords = 1000;
+
+  explicit SelfGuard(const GuardBudget& budget = {}) noexcept : budget_(budget) {}
 
   void begin(const GuardReading& now) noexcept;
 
@@ -41,6 +45,7 @@ class SelfGuard {
   const char* check(const GuardReading& now) noexcept;
 
  private:
+  GuardBudget budget_;
   GuardReading window_;
   int over_cpu_ = 0, over_refused_ = 0, useless_ = 0;
 };

@@ -273,6 +273,59 @@ TEST_CASE("the end of the process leaves nothing enabled and delivers what was o
   layer->resume();
 }
 
+TEST_CASE("device buffers that CUPTI never recycles switch the layer off, and it says so") {
+  CuptiOptions options = fast();
+  options.budget.window_ns = 100'000'000;
+  options.budget.cpu_share = 1;  // sanitizers are slow
+  Running running(options);
+  running.layer->note_context(reinterpret_cast<void*>(0x1));
+  running.layer->note_reserved(0);
+  uint64_t free_bytes = uint64_t{64} << 30;
+  cuda_double_free_bytes(free_bytes);
+  const bool disarmed = eventually([&] {
+    cupti_double_play("kernel gemm_a 2000 0 7 5000");
+    cuda_double_free_bytes(free_bytes -= 160'000);  // 32 bytes a record, as in its documented buffers
+    return running.layer->state() == kLayerDisarmed;
+  });
+  REQUIRE(disarmed);
+  CHECK(running.layer->reason().find("64 MiB of GPU memory") != std::string::npos);
+  CHECK(cupti_double_enabled_kinds() == 0);
+  running.layer->stop("test over", 2000);
+  CHECK(running.page.cupti().head.device_bytes > uint64_t{64} << 20);
+  CHECK(std::string(running.page.cupti().head.reason).find("64 MiB") != std::string::npos);
+  cuda_double_free_bytes(uint64_t{64} << 30);
+}
+
+TEST_CASE("records without times for want of device memory switch the layer off") {
+  CuptiOptions options = fast();
+  options.budget.window_ns = 50'000'000;
+  options.budget.cpu_share = 1;
+  Running running(options);
+  REQUIRE(eventually([&] {
+    cupti_double_play("zero gemm_a 500\nkernel gemm_a 2000 0 7 2000");
+    return running.layer->state() == kLayerDisarmed;
+  }));
+  CHECK(running.layer->reason().find("no usable times") != std::string::npos);
+}
+
+TEST_CASE("a layer over its processor budget switches itself off, and the training's profiler still finds CUPTI free") {
+  CuptiOptions options = fast();
+  options.budget.window_ns = 50'000'000;
+  options.flush_ns = 100'000;  // ten thousand flushes a second are more than half a percent of a core
+  Running running(options);
+  REQUIRE(eventually([&] {
+    cupti_double_play("kernel gemm_a 2000 0 7 2000");
+    return running.layer->state() == kLayerDisarmed;
+  }));
+  CHECK(running.layer->reason().find("0.5 % of a core") != std::string::npos);
+  kineto_double::records = 0;
+  CHECK(running.layer->yield(1000));
+  kineto_double::start(false);
+  cupti_double_play("kernel gemm_b 2000 0 7 100");
+  kineto_double::stop();
+  CHECK(kineto_double::records == 100);
+}
+
 TEST_CASE("hammered by threads that launch, profile and look") {
   Running running;
   const uint64_t lost_before = BufferPool::instance().counts().lost;  // of all tests before this one

@@ -93,7 +93,7 @@ void publish_gpu(PageWriter& writer, uint64_t first) {
   std::strcpy(gpu.reason, "running");
   std::memset(cupti.head.reason, 'x', sizeof cupti.head.reason);  // a writer that forgot the end
   writer.publish_gpu(gpu);
-  writer.publish_cupti(cupti, ~0u);
+  writer.publish_cupti(cupti, ~0u, true);
 }
 
 void die(const PageWriter& writer) {
