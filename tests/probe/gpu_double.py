@@ -1,17 +1,19 @@
 """A trainer on a double of a GPU: run as a script, with the doubles' folder in LD_LIBRARY_PATH.
 
-    python -m tests.probe.gpu_double STEPS [profile]
+    python -m tests.probe.gpu_double STEPS [profile] [fork] [raise]
 
 CUDA is said to be up, torch's two questions about the stream are answered, and each phase of a step puts work on the
 double of libcuda (2 ms forward, 3 ms backward, 1 ms optimizer) and records into the one of libcupti (10 GEMMs of 20 µs
 and one all-reduce of 5 ms a step). With `profile` a session opens and ends half way, which records the GPU by its name
-only. Ends with one line of JSON: what the layers said at the end.
+only; with `fork` a child trains on for two steps. Then one line of JSON: what the layers said at the end. With `raise`
+the script ends in an exception.
 """
 
 from __future__ import annotations
 
 import ctypes
 import json
+import os
 import sys
 import time
 from types import SimpleNamespace
@@ -23,7 +25,7 @@ RECORDS = (
 )
 
 
-def main(steps: int, profiles: bool) -> None:
+def main(steps: int, *also: str) -> None:
     import torch
 
     import pymon
@@ -33,7 +35,8 @@ def main(steps: int, profiles: bool) -> None:
     cuda = ctypes.CDLL("libcuda.so.1")
     cupti = ctypes.CDLL("libcupti.so.13")
     cuda.cuda_double_work.argtypes = [ctypes.c_void_p, ctypes.c_uint64]
-    torch.cuda.is_initialized = lambda: True
+    parent = os.getpid()
+    torch.cuda.is_initialized = lambda: os.getpid() == parent  # as torch: not in a fork's child
     torch._C._cuda_getDevice = lambda: 0
     torch._C._cuda_getCurrentRawStream = lambda device: STREAM
     torch._C._cuda_memoryStats = lambda device: {"reserved_bytes": {"all": {"current": 0}}}
@@ -56,6 +59,7 @@ def main(steps: int, profiles: bool) -> None:
 
     model = torch.nn.Linear(4, 4)
     optimizer = Optimizer(model.parameters(), lr=0.01)
+    handled = handled_signals()
     assert pymon.attach()
     native = attach.native()
 
@@ -70,7 +74,7 @@ def main(steps: int, profiles: bool) -> None:
     wait_for(lambda: native.gpu_layers()["cupti"] == ("running", "running"))
     states = []
     for number in range(steps):
-        if profiles and number == steps // 2:
+        if "profile" in also and number == steps // 2:
             session = SimpleSession()
             registry().on_open(session)
             states.append(native.gpu_layers()["cupti"][0])
@@ -79,10 +83,41 @@ def main(steps: int, profiles: bool) -> None:
             wait_for(lambda: native.gpu_layers()["cupti"] == ("running", "running"))
             states.append(native.gpu_layers()["cupti"][0])
         step()
+    child = forked(step, native) if "fork" in also else None
     time.sleep(1.6)  # the last flush and what is held back
-    print(json.dumps({"layers": native.gpu_layers(), "states": states}), flush=True)
-    if not sys.stdin.isatty():
-        sys.stdin.readline()  # until the test has read the page
+    said = {
+        "layers": native.gpu_layers(),
+        "states": states,
+        "child": child,
+        "handlers": [handled, handled_signals()],
+    }
+    print(json.dumps(said), flush=True)
+    sys.stdin.readline()  # until the test has read the page
+    if "raise" in also:
+        raise RuntimeError("planned")
+
+
+def handled_signals() -> int:
+    """A bit each, but for the two that the C library takes for itself with the first thread (32 and 33)."""
+    with open("/proc/self/status", encoding="ascii") as file:
+        line = next(line for line in file if line.startswith("SigCgt"))
+    return int(line.split()[1], 16) & ~(0b11 << 31)
+
+
+def forked(step, native) -> dict:
+    """What a child of a fork says of the layers before and after it trained on."""
+    reading, writing = os.pipe()
+    if (pid := os.fork()) == 0:
+        before = native.gpu_layers()
+        step()
+        step()
+        os.write(writing, json.dumps([before, native.gpu_layers()]).encode())
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as file:
+        said = json.loads(file.read())
+    assert os.waitpid(pid, 0)[1] == 0
+    return said
 
 
 class SimpleSession:
@@ -99,4 +134,4 @@ def wait_for(done) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), "profile" in sys.argv)
+    main(int(sys.argv[1]), *sys.argv[2:])

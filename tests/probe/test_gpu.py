@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -40,7 +41,7 @@ def trainer(*arguments, **env):
     )
     line = process.stdout.readline()
     assert line, process.stderr.read()
-    ended = SimpleNamespace(said=json.loads(line), code=None, errors="")
+    ended = SimpleNamespace(said=json.loads(line), code=None, errors="", pid=process.pid)
 
     def wait():
         if ended.code is None:
@@ -106,6 +107,36 @@ class TestInATrainer:
         assert cupti.handovers_total == 1
         assert cupti.buffers_lost_total == 0
         assert cupti.stolen_total == 0
+
+    def test_a_forks_child_has_no_layers_and_leaves_the_parents_alone(self):
+        with trainer("10", "fork") as (page, ended):
+            timed, records = page.gpu().steps_timed_total, page.cupti().records_total
+        for layers in ended.said["child"]:
+            assert {state for state, _ in layers.values()} <= {"off", "absent"}
+        assert timed >= 9
+        assert records == 11 * 11  # ten steps and the first: none of the child's
+        assert ended.said["layers"]["cupti"] == ["running", "running"]
+        assert ended.code == 0
+
+    def test_no_signal_handler_is_installed(self):
+        with trainer("2") as (_, ended):
+            before, after = ended.said["handlers"]
+        assert before == after
+
+    def test_a_script_that_ends_in_an_exception_ends_with_it(self):
+        with trainer("2", "raise") as (page, ended):
+            ended.wait()
+            assert page.cupti().state == "disarmed"
+        assert ended.code == 1
+        assert "RuntimeError: planned" in ended.errors
+
+    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGSEGV])
+    def test_a_killed_trainer_dies_of_its_signal_and_its_page_can_be_read(self, number):
+        with trainer("3") as (page, ended):
+            os.kill(ended.pid, number)
+            ended.wait()
+            assert page.cupti().records_total > 0
+        assert ended.code == -number
 
     def test_layers_can_be_chosen(self):
         with trainer("4", PYMON_GPU_LAYERS="cupti") as (page, _):
