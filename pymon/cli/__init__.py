@@ -24,6 +24,7 @@ COMMANDS = {
     "daemon": "Watch this node: metrics, anomalies, captures, diagnoses.",
     "status": "Show what the daemon sees.",
     "capture": "Take a profiler capture of running training processes now.",
+    "release": "Let go of the NVIDIA driver for a while, for its upgrade.",
     "doctor": "Say what works here, what is absent, and why.",
 }
 

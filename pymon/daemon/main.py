@@ -42,11 +42,13 @@ from pymon.exporters.gpu_samples import GpuSamples
 from pymon.exporters.journal import Journal
 from pymon.exporters.prometheus import DaemonStats, PrometheusRenderer
 from pymon.link import wire
+from pymon.model.catalog import BY_NAME
 from pymon.model.finding import Incident
 from pymon.model.snapshot import Snapshot
 from pymon.model.training import TrainingProcess
 from pymon.sources.kineto import KinetoSocket
 from pymon.sources.procfs import self_usage
+from pymon.sources.roots import Roots
 
 log = logging.getLogger(__name__)
 
@@ -97,7 +99,9 @@ class Daemon:
             )
         )
         self.gpus = Supervisor(_nvml_settings(config, options.nvml_library))
-        self._collectors = all_collectors(self.server.seen, self.gpus.read)
+        self._collectors = all_collectors(
+            self.server.seen, self.gpus.read, self._newest, Roots(config.host.proc, config.host.sys)
+        )
         self._check_names(config)
         self.clock = SystemClock()
         self.state_dir = folders.state_dir(options.state_dir, config.daemon.state_dir)
@@ -107,7 +111,9 @@ class Daemon:
         self.pages = Pages(__version__)
         self.http = HttpServer(self.pages)
         self.http_url = "off"
-        self.renderer = PrometheusRenderer(config.prometheus.series_max, _gpu_samples(config))
+        self.renderer = PrometheusRenderer(
+            config.prometheus.series_max, _gpu_samples(config), _families_off(config)
+        )
         self.kineto = self._start_kineto()
         self.captures = CaptureManager(
             settings=_capture_settings(config),
@@ -123,7 +129,9 @@ class Daemon:
         self.journal = Journal(self.state_dir / "journal.sqlite", config.journal.max_bytes)
         self.pipeline = self._pipeline(config)
         self.schedule = Schedule(self.pipeline.tick)
-        self.requests = Requests(self.pipeline, self.server, self.socket, self.state_dir, "off")
+        self.requests = Requests(
+            self.pipeline, self.server, self.socket, self.state_dir, "off", self.gpus
+        )
         self._end = asyncio.Event()
 
     async def run(self) -> None:
@@ -158,10 +166,14 @@ class Daemon:
             steps=config.capture.steps,
         )
 
+    def _newest(self) -> Snapshot | None:
+        return self.pipeline.newest
+
     def _check_names(self, config: Config) -> None:
         known = [collector.name for collector in self._collectors]
         configuration.check_names("collectors", config.collectors.disabled, known)
         configuration.check_names("detectors", config.detectors.disabled, [d.name for d in ALL])
+        configuration.matching("prometheus", config.prometheus.disabled, BY_NAME)
 
     def _enabled(self, config: Config) -> list[Collector]:
         return [c for c in self._collectors if c.name not in config.collectors.disabled]
@@ -244,6 +256,7 @@ class Daemon:
         self.captures.change(_capture_settings(config))
         self.renderer.series_max = config.prometheus.series_max
         self.renderer.gpus = _gpu_samples(config)
+        self.renderer.disabled = _families_off(config)
         self.gpus.settings = _nvml_settings(config, self.options.nvml_library)
         log.info("configuration reloaded")
 
@@ -318,6 +331,10 @@ def _nvml_settings(config: Config, library: str) -> NvmlSettings:
         process_utilization=nvml.processes,
         library=library,
     )
+
+
+def _families_off(config: Config) -> frozenset[str]:
+    return configuration.matching("prometheus", config.prometheus.disabled, BY_NAME)
 
 
 def _gpu_samples(config: Config) -> GpuSamples:

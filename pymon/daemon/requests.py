@@ -1,4 +1,4 @@
-"""What commands ask over the agent socket: capture, status, summary."""
+"""What commands ask over the agent socket: capture, status, summary, release."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,8 @@ from pymon import __version__
 from pymon.base.errors import PymonError
 from pymon.daemon.agent import AgentServer
 from pymon.daemon.cases import write_whole
+from pymon.daemon.nvml.release import release
+from pymon.daemon.nvml.supervisor import Supervisor
 from pymon.daemon.peers import Peer
 from pymon.daemon.pipeline import Pipeline
 from pymon.link import wire
@@ -40,6 +42,7 @@ class Requests:
     socket: Path
     state_dir: Path
     http_url: str
+    gpus: Supervisor = field(default_factory=Supervisor)
 
     async def answer(self, peer: Peer, request: wire.Request) -> AsyncIterator[wire.Reply]:
         """Never raises for what a peer may send."""
@@ -49,6 +52,8 @@ class Requests:
                     yield reply
             elif request.command == "status":
                 yield fitting(wire.Reply(last=True, body=self._status()))
+            elif request.command == "release":
+                yield await release(self.gpus, peer, request.for_s)
             elif request.command == "summary":
                 await asyncio.sleep(SETTLE_S)
                 if self.server.someone_ended:  # what it did last belongs into its summary

@@ -85,13 +85,15 @@ class Receipt:
 
 @dataclass(frozen=True)
 class Request:
-    """A command's wish: `capture`, `status`, `summary` (of `run_id`), or `hold`: stay alive while I am connected."""
+    """A command's wish: `capture`, `status`, `summary` (of `run_id`), `release` (the driver, for `for_s`), or `hold`:
+    stay alive while I am connected."""
 
     command: str
     pids: list[int] = field(default_factory=list)  # empty: all
     steps: int = 3
     run_id: str = ""
     timeout_s: float = 120.0
+    for_s: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -80,12 +80,25 @@ def open_device(library: Library, index: int, handle: Any) -> Device:
     device.identity = GpuIdentity(
         uuid=uuid,
         name=text(device.ask("nvmlDeviceGetName")),
-        pci_bus_id=text(pci.busId) if pci else "",
+        pci_bus_id=_bus_id(pci),
         serial=text(device.ask("nvmlDeviceGetSerial")),
-        unified_memory=device.ask("nvmlDeviceGetMemoryInfo") is None,
+        unified_memory=_has_no_memory(device),
         mig_enabled=mig_enabled(device),
     )
     return device
+
+
+def _bus_id(pci: Any) -> str:
+    try:
+        return text(pci.busId) if pci else ""
+    except UnicodeDecodeError:
+        return ""
+
+
+def _has_no_memory(device: Device) -> bool:
+    """It says so itself; an error or a missing right says nothing."""
+    device.failed = None
+    return device.ask("nvmlDeviceGetMemoryInfo") is None and device.failed is None
 
 
 def mig_enabled(device: Device) -> bool:

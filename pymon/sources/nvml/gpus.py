@@ -16,6 +16,7 @@ from pymon.sources.nvml.library import (
     GPU_IS_LOST,
     NO_PERMISSION,
     RESET_REQUIRED,
+    UNKNOWN,
     CallFailed,
     DriverAway,
     Library,
@@ -93,6 +94,9 @@ class Gpus:
             raise
         except CallFailed as err:
             slot.failed, slot.device = err, None
+            return _unread(slot)
+        except Exception as err:  # noqa: BLE001 - a driver's answer that nobody thought of costs its own GPU only
+            slot.failed, slot.device = CallFailed(f"{type(err).__name__}: {err}", UNKNOWN), None
             return _unread(slot)
 
     def _open(self, slot: _Slot, order: Sweep) -> None:

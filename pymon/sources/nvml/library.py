@@ -14,10 +14,13 @@ from pymon.sources.nvml.announce import NO_GPU, Page
 
 NOT_SUPPORTED: Final = 3
 NO_PERMISSION: Final = 4
+NOT_FOUND: Final = 6
 LIBRARY_NOT_FOUND: Final = 12
+FUNCTION_NOT_FOUND: Final = 13
 GPU_IS_LOST: Final = 15
 RESET_REQUIRED: Final = 16
 VERSION_MISMATCH: Final = 18
+UNKNOWN: Final = 999
 # After these nothing answers any more before the library is loaded anew: uninitialised, the driver is not loaded, the
 # library is of another version than the driver.
 AWAY: Final = frozenset({1, 9, VERSION_MISMATCH})
@@ -25,7 +28,7 @@ AWAY: Final = frozenset({1, 9, VERSION_MISMATCH})
 GONE: Final = frozenset({GPU_IS_LOST, RESET_REQUIRED})
 # It will not answer this another time either: invalid argument, not supported, not found, no such function, another
 # version of the argument, deprecated. A driver may write a kernel warning each time (nvidia_gpu_exporter#384).
-NEVER: Final = frozenset({2, NOT_SUPPORTED, 6, 13, 25, 26})
+NEVER: Final = frozenset({2, NOT_SUPPORTED, NOT_FOUND, FUNCTION_NOT_FOUND, 25, 26})
 
 
 class CallFailed(Exception):
@@ -59,7 +62,10 @@ class Library:
 
     def call(self, gpu: int, function: str, *arguments: Any) -> Any:
         """What nvidia-ml-py gives. Raises DriverAway, GpuGone, or CallFailed for all other errors."""
-        return self.call_as(gpu, function, getattr(pynvml, function), *arguments)
+        work = getattr(pynvml, function, None)
+        if work is None:  # an older nvidia-ml-py
+            raise self.failure(function, FUNCTION_NOT_FOUND)
+        return self.call_as(gpu, function, work, *arguments)
 
     def call_as(
         self, gpu: int, function: str, work: Callable[..., Any], *arguments: Any, ok: int = 0
@@ -72,6 +78,10 @@ class Library:
             if err.value in (0, ok):  # 0: nvidia-ml-py raises "success" where there are no samples
                 return None
             raise self.failure(function, err.value) from None
+        except (
+            UnicodeDecodeError
+        ):  # a driver's string that is no text: nvidia-ml-py insists on UTF-8
+            raise self.failure(function, UNKNOWN) from None
         finally:
             self._spent_ns += time.monotonic_ns() - began_ns
             self._calls += 1

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
+
+import pynvml
 
 from pymon.model.gpu import MigInstance
 from pymon.sources.nvml import memory
 from pymon.sources.nvml.device import Device, text
 from pymon.sources.nvml.gpm import Gpm
-from pymon.sources.nvml.library import CallFailed, DriverAway, GpuGone
+from pymon.sources.nvml.library import NOT_FOUND, CallFailed, DriverAway, GpuGone
+
+_BY_INDEX: Final = "nvmlDeviceGetMigDeviceHandleByIndex"
+_by_index = pynvml.nvmlDeviceGetMigDeviceHandleByIndex
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +39,15 @@ class Mig:
             return
         for place in range(int(device.ask("nvmlDeviceGetMaxMigDeviceCount") or 0)):
             try:
-                handle = device.library.call(
-                    device.index, "nvmlDeviceGetMigDeviceHandleByIndex", device.handle, place
+                handle = device.library.call_as(
+                    device.index, _BY_INDEX, _by_index, device.handle, place, ok=NOT_FOUND
                 )
-                self._add(device, handle)
+                if handle is not None:  # there are fewer than the most there may be
+                    self._add(device, handle)
             except (DriverAway, GpuGone):
                 raise
             except CallFailed:
-                continue  # there are fewer than the most there may be
+                continue  # it went away just now
 
     def read(self, device: Device, gpm: Gpm) -> tuple[MigInstance, ...]:
         """Memory and activity of each GPU instance once, however many compute instances share it."""

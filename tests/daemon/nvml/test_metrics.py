@@ -1,0 +1,204 @@
+"""What is exported of the double's standard node, whole: against a golden page, promtool and nvidia-ml-py itself."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from shutil import which
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from pymon.exporters.gpu_samples import GpuSamples
+from pymon.exporters.prometheus import DaemonStats, PrometheusRenderer
+from pymon.model.catalog_gpu import GPU_METRICS, NVML_METRICS
+from pymon.model.snapshot import Outcome, Snapshot, State
+from tests.nvml_double import STATE, gpu, mig_gpu, standard_node
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "nvml.prom"
+STATS = DaemonStats("0.0.0", 0.0, None, 0, {}, {})
+VOLATILE = re.compile(
+    r"^(pymon_nvml_(?:seconds|calls)_total|pymon_gpu_(?:last_reading|gpm_window)\S*) \S+$", re.M
+)
+# Families that a healthy node with one instance of each thing does not have.
+NEVER_HEALTHY = {
+    "pymon_nvml_hangs_total",
+    "pymon_gpu_xid_events_total",
+    "pymon_gpu_xid_last_timestamp_seconds",
+}
+
+
+def still(value):
+    """The node with every counter at its start."""
+    if isinstance(value, dict):
+        return (
+            value.get("start", 7) if "per_s" in value else {k: still(v) for k, v in value.items()}
+        )
+    return [still(item) for item in value] if isinstance(value, list) else value
+
+
+def page(section, processes_max=4):
+    outcome = Outcome("nvml", State.OK, 0.0, section)
+    snapshot = Snapshot(0, 1_700_000_000_000_000_000, (outcome,))
+    return (
+        PrometheusRenderer(10_000, GpuSamples(processes_max)).render(snapshot, (), STATS).decode()
+    )
+
+
+def gpu_lines(text):
+    return [
+        line for line in text.splitlines() if re.match(r"(# \w+ )?pymon_(gpu|mig|nvml|gpus)_", line)
+    ]
+
+
+def labels_of(text):
+    return {
+        (sample.name, tuple(sorted(sample.labels.items())))
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+@pytest.fixture
+def whole(driver):
+    """A whole GPU and one cut in two, with processes, read until GPM has told too."""
+    state = still({**standard_node(), "gpus": [gpu(0), mig_gpu(1, 2)]})
+    double = driver(state, process_utilization=True)
+    return double.until(
+        lambda s: (
+            len(s.gpus) == 2
+            and all(one.slow for one in s.gpus)
+            and s.gpus[0].fast.activity
+            and all(one.activity for one in s.gpus[1].fast.mig)
+        )
+    )
+
+
+def test_the_page_of_the_standard_node(whole, request):
+    text = VOLATILE.sub(r"\1 0", "\n".join(gpu_lines(page(whole))) + "\n")
+    if request.config.getoption("--rewrite-golden"):
+        GOLDEN.write_text(text)
+
+    assert text == GOLDEN.read_text(), "run: pytest tests/daemon/nvml --rewrite-golden"
+
+
+def test_every_family_of_the_catalogue_is_there(whole):
+    given = {line.split()[2] for line in page(whole).splitlines() if line.startswith("# TYPE")}
+
+    assert {m.name for m in (*NVML_METRICS, *GPU_METRICS)} - given == NEVER_HEALTHY
+
+
+def test_promtool_finds_nothing_and_the_clients_parser_reads_every_line(whole):
+    text = page(whole)
+    read = sum(len(family.samples) for family in text_string_to_metric_families(text))
+    assert read == sum(not line.startswith("#") for line in text.splitlines())
+    if which("promtool") is None:
+        pytest.skip("promtool is not installed (Debian package prometheus)")
+
+    checked = subprocess.run(
+        ["promtool", "check", "metrics"], input=text, text=True, capture_output=True
+    )
+    assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
+
+
+def test_other_readings_give_the_same_series(driver):
+    double = driver(process_utilization=True)
+    read = lambda s: s.gpus and all(g.fast and g.fast.activity and g.slow for g in s.gpus)  # noqa: E731
+    first = page(double.until(read))
+
+    def change(state):
+        for one in state["gpus"]:
+            one |= {"utilization": [3, 1], "event_reasons": 0x60, "temperatures": {"0": 41}}
+            one["clocks_mhz"]["1"] = 345
+            one["fields"] |= {"186": 80_000, "185": 81_000, "144": 1, "230": 2}
+            one["gpm"] |= {"2": 2.5, "5": 0.0}
+            one["ecc"]["0/0/2"] = 6
+            one["memory"] |= {"used": 5, "free": 9}
+
+    double.node.change(change)
+    second = page(double.until(lambda s: read(s) and s.gpus[1].slow.recovery_action == 2))
+
+    assert first != second
+    assert labels_of(first) == labels_of(second)
+
+
+def test_no_reading_is_in_a_label(whole):
+    numbers = {"655.5", "655500", "63", "0.97", "97", "1965"}
+
+    for _, labels in labels_of(page(whole)):
+        assert not numbers & {value for _, value in labels}
+
+
+@pytest.mark.parametrize(
+    "text", ['a"b', "back\\slash", "two\nlines", "\u0007bell", "ÿþ garbage", "x" * 90]
+)
+def test_garbage_in_the_drivers_strings_breaks_no_line(driver, text):
+    state = standard_node(1)
+    state["gpus"][0] |= {"name": text, "serial": text, "pci_bus_id": text[:31]}
+    state["driver_version"] = text[:79]
+    shown = page(driver(state).until_read())
+
+    families = {family.name: family for family in text_string_to_metric_families(shown)}
+    (sample,) = families["pymon_gpu_info"].samples
+    assert sample.labels["name"] or "ÿ" in text  # bytes that are no UTF-8: nvidia-ml-py gives nothing
+    assert "pymon_gpu_power_watts" in families
+
+
+OWN_CALLS = """
+import json, sys, pynvml as p
+p.nvmlInit()
+h = p.nvmlDeviceGetHandleByIndex(int(sys.argv[1]))
+m, u = p.nvmlDeviceGetMemoryInfo(h, p.nvmlMemory_v2), p.nvmlDeviceGetUtilizationRates(h)
+IDS = [186, 185, 94, 144]
+f = {v.fieldId: v.value.ullVal for v in p.nvmlDeviceGetFieldValues(h, IDS)}
+least, most = p.nvmlDeviceGetPowerManagementLimitConstraints(h)
+print(json.dumps({
+    "pymon_gpu_utilization_ratio": u.gpu / 100,
+    "pymon_gpu_memory_utilization_ratio": u.memory / 100,
+    "pymon_gpu_memory_size_bytes": m.total,
+    "pymon_gpu_memory_used_bytes": m.used,
+    "pymon_gpu_memory_free_bytes": m.free,
+    "pymon_gpu_memory_reserved_bytes": m.reserved,
+    "pymon_gpu_power_watts/instant": f[186] / 1000,
+    "pymon_gpu_power_watts/1s": p.nvmlDeviceGetPowerUsage(h) / 1000,
+    "pymon_gpu_power_limit_watts/enforced": p.nvmlDeviceGetEnforcedPowerLimit(h) / 1000,
+    "pymon_gpu_power_limit_watts/default": p.nvmlDeviceGetPowerManagementDefaultLimit(h) / 1000,
+    "pymon_gpu_power_limit_watts/min": least / 1000,
+    "pymon_gpu_power_limit_watts/max": most / 1000,
+    "pymon_gpu_energy_joules_total": p.nvmlDeviceGetTotalEnergyConsumption(h) / 1000,
+    "pymon_gpu_clock_hertz/graphics": p.nvmlDeviceGetClockInfo(h, p.NVML_CLOCK_GRAPHICS) * 1e6,
+    "pymon_gpu_clock_hertz/sm": p.nvmlDeviceGetClockInfo(h, p.NVML_CLOCK_SM) * 1e6,
+    "pymon_gpu_clock_hertz/memory": p.nvmlDeviceGetClockInfo(h, p.NVML_CLOCK_MEM) * 1e6,
+    "pymon_gpu_clock_hertz/video": p.nvmlDeviceGetClockInfo(h, p.NVML_CLOCK_VIDEO) * 1e6,
+    "pymon_gpu_temperature_celsius/gpu": p.nvmlDeviceGetTemperature(h, p.NVML_TEMPERATURE_GPU),
+    "pymon_gpu_pcie_replays_total": p.nvmlDeviceGetPcieReplayCounter(h),
+    "pymon_gpu_remapped_rows_total/corrected": p.nvmlDeviceGetRemappedRows(h)[0],
+    "pymon_gpu_remapped_rows_total/uncorrected": p.nvmlDeviceGetRemappedRows(h)[1],
+    "pymon_gpu_row_remap_pending": p.nvmlDeviceGetRemappedRows(h)[2],
+    "pymon_gpu_ecc_errors_total/corrected/volatile/dram": p.nvmlDeviceGetMemoryErrorCounter(h, 0, 0, 2),
+    "pymon_gpu_ecc_errors_total/uncorrected/aggregate/sram": p.nvmlDeviceGetMemoryErrorCounter(h, 1, 1, 7),
+    "pymon_gpu_clocks_event_active/sw_power_cap": int(bool(p.nvmlDeviceGetCurrentClocksEventReasons(h) & 4)),
+    "pymon_gpu_processes": len(p.nvmlDeviceGetComputeRunningProcesses(h)),
+}))
+"""
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_nvidia_ml_py_says_the_same(driver, index):
+    double = driver(still(standard_node()))
+    shown = {}
+    for family in text_string_to_metric_families(page(double.until_read())):
+        for sample in family.samples:
+            labels = dict(sample.labels)
+            if labels.pop("gpu", None) == str(index):
+                labels.pop("uuid")
+                shown["/".join([sample.name, *labels.values()])] = sample.value
+    env = {**double.node.env, STATE: os.environ[STATE]}
+    asked = subprocess.run(
+        [sys.executable, "-c", OWN_CALLS, str(index)], env=env, capture_output=True, text=True
+    )
+
+    said = json.loads(asked.stdout or asked.stderr)
+    assert {name: shown.get(name) for name in said} == pytest.approx(said)
