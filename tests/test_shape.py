@@ -17,7 +17,7 @@ from pymon.cli import COMMANDS
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent
 UNIT_SUFFIXES = ("_s", "_ns", "_w", "_hz", "_bytes", "_celsius", "_ratio", "_s_total", "_ratio_max")
-UNIT_SUFFIXES += ("_j_total",)
+UNIT_SUFFIXES += ("_j_total", "_cpus", "_per_s")
 # folder, what is listed in it, the method that makes a part, what each docstring must answer
 FOLDERS = [
     (

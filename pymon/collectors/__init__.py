@@ -5,12 +5,32 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import ClassVar, Protocol
 
+from pymon.collectors.blocked import BlockedCollector
+from pymon.collectors.cgroup import CgroupCollector
+from pymon.collectors.disk import DiskCollector
 from pymon.collectors.host import HostCollector
+from pymon.collectors.infiniband import InfinibandCollector
+from pymon.collectors.jobs import JobsCollector
+from pymon.collectors.lustre import LustreCollector
+from pymon.collectors.network import NetworkCollector
+from pymon.collectors.nfs import NfsCollector
 from pymon.collectors.nvml import NvmlCollector
+from pymon.collectors.pci import PciCollector
+from pymon.collectors.placement import PlacementCollector
+from pymon.collectors.pressure import PressureCollector
 from pymon.collectors.processes import Attached, ProcessesCollector
 from pymon.collectors.shm import ShmCollector
+from pymon.collectors.watching import Newest, no_snapshot
+from pymon.collectors.workers import WorkersCollector
 from pymon.model.gpu import GpuSection
 from pymon.model.snapshot import Section
+from pymon.sources.cgroupfs import Cgroupfs
+from pymon.sources.mounts import Lustre
+from pymon.sources.process import Processes
+from pymon.sources.procfs import Procfs
+from pymon.sources.roots import Roots
+from pymon.sources.shm import ProcessMounts
+from pymon.sources.sysfs import Sysfs
 
 
 class Collector(Protocol):
@@ -26,7 +46,30 @@ class Collector(Protocol):
 
 
 def all_collectors(
-    attachments: Callable[[], Iterable[Attached]], gpus: Callable[[], GpuSection]
+    attachments: Callable[[], Iterable[Attached]],
+    gpus: Callable[[], GpuSection],
+    newest: Newest = no_snapshot,
+    roots: Roots | None = None,
 ) -> tuple[Collector, ...]:
-    """Every collector there is, each with its real source."""
-    return (ProcessesCollector(attachments), HostCollector(), ShmCollector(), NvmlCollector(gpus))
+    """Every collector there is, each with its real source. `newest`: what the tick before knew."""
+    roots = roots or Roots()
+    procfs, sysfs, processes = Procfs(roots.proc), Sysfs(roots.sys), Processes(roots.proc)
+    cgroups = Cgroupfs(roots)
+    return (
+        ProcessesCollector(attachments),
+        NvmlCollector(gpus),
+        JobsCollector(processes, newest),
+        HostCollector(procfs),
+        PressureCollector(procfs),
+        ShmCollector(mounts=ProcessMounts(processes), newest=newest),
+        CgroupCollector(processes, cgroups, newest),
+        PlacementCollector(processes, cgroups, sysfs, newest),
+        WorkersCollector(processes, newest),
+        BlockedCollector(processes),
+        DiskCollector(procfs, sysfs),
+        NetworkCollector(procfs, sysfs),
+        InfinibandCollector(sysfs),
+        PciCollector(sysfs),
+        NfsCollector(procfs),
+        LustreCollector(Lustre(roots)),
+    )

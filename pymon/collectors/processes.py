@@ -39,6 +39,8 @@ class Attached(Protocol):
     @property
     def pid(self) -> int: ...
     @property
+    def host_pid(self) -> int | None: ...
+    @property
     def uid(self) -> int: ...
 
 
@@ -167,6 +169,7 @@ def _process(
         new_steps=(),
         loader_workers=sample.loader_workers,
         user_phase_s_total=tuple((name, ns / 1e9) for name, ns in sample.user_phase_ns_total),
+        host_pid=attached.host_pid,
     )
     return _with_steps(process, tuple(_record(step) for step in steps))
 

@@ -45,6 +45,11 @@ class Attachment:
         return self.peer.pid or self.hello.pid
 
     @property
+    def host_pid(self) -> int | None:
+        """By the kernel alone, in the daemon's pid namespace; None where it lies outside."""
+        return self.peer.pid or None
+
+    @property
     def uid(self) -> int:
         """Whose process it is, by the kernel."""
         return self.peer.uid

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import fnmatch
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -32,6 +33,13 @@ class Daemon(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
 
+class Host(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[host]"""
+
+    proc: str = "/proc"  # elsewhere in a container that was given the host's
+    sys: str = "/sys"
+
+
 class Http(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[http]"""
 
@@ -42,6 +50,7 @@ class Prometheus(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[prometheus]"""
 
     series_max: Count = 1000
+    disabled: tuple[str, ...] = ()  # families, by name or pattern
 
 
 class Collectors(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -96,6 +105,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The whole file; every section and key may be left out."""
 
     daemon: Daemon = Daemon()
+    host: Host = Host()
     http: Http = Http()
     prometheus: Prometheus = Prometheus()
     collectors: Collectors = Collectors()
@@ -131,6 +141,20 @@ def check_names(where: str, disabled: Iterable[str], known: Iterable[str]) -> No
     for name in disabled:
         if name not in names:
             raise InputError(f"{where}.disabled: unknown name {name!r}{_nearest(name, names)}")
+
+
+def matching(where: str, patterns: Iterable[str], known: Iterable[str]) -> frozenset[str]:
+    """The names that the patterns (as `pymon_gpu_*`) fit. Raises InputError for one that fits none."""
+    names = dict.fromkeys(known)
+    found: set[str] = set()
+    for pattern in patterns:
+        fitting = fnmatch.filter(names, pattern)
+        if not fitting:
+            close = difflib.get_close_matches(pattern, names, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else "docs/metrics.md lists them"
+            raise InputError(f"{where}.disabled: {pattern!r} fits no family; {hint}")
+        found.update(fitting)
+    return frozenset(found)
 
 
 def listen_address(text: str) -> tuple[str, int] | None:

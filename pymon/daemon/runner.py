@@ -110,5 +110,7 @@ class Runner:
 
     def _is_due(self, collector: Collector, now_s: float) -> bool:
         last = self._last.get(collector.name)
+        if last is not None and last[1].state is State.LATE:
+            return True  # what it brings comes with the next tick, not an interval later
         # Half a tick of slack: ticks are never exactly apart.
         return last is None or now_s - last[0] >= collector.interval_s - 0.5

@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 
 from pymon.exporters.cuda_samples import Sample, about_cuda
 from pymon.exporters.gpu_samples import GpuSamples
+from pymon.exporters.host_samples import about_host
+from pymon.exporters.job_samples import about_jobs
 from pymon.model.catalog import BY_NAME, CATALOG
 from pymon.model.distribution import Histogram
 from pymon.model.finding import Incident
 from pymon.model.gpu import GpuSection
-from pymon.model.host import HostSection, ShmSection
 from pymon.model.metric import Metric
 from pymon.model.snapshot import Snapshot, State
 from pymon.model.training import PHASES, TrainingProcess, TrainingSection
@@ -41,10 +42,14 @@ class DaemonStats:
 
 @dataclass(slots=True)
 class PrometheusRenderer:
-    """`series_max` bounds the page; what is beyond is dropped from the catalogue's end and counted."""
+    """`series_max` bounds the page; what is beyond is dropped from the catalogue's end and counted.
+
+    `disabled` families are left out. Of two samples whose labels look alike once they are printable the first stays.
+    """
 
     series_max: int = 1000
     gpus: GpuSamples = field(default_factory=GpuSamples)
+    disabled: frozenset[str] = frozenset()
     series_dropped_total: int = 0
     _prefixes: dict[tuple[str, tuple[str, ...]], str] = field(default_factory=dict)
 
@@ -61,6 +66,8 @@ class PrometheusRenderer:
         lines: list[str] = []
         left = self.series_max
         for metric in CATALOG:
+            if metric.name in self.disabled:
+                continue
             if metric.kind == "histogram":
                 left = self._histogram(metric, histograms, left, lines)
             elif samples := by_family.get(metric.name):
@@ -68,7 +75,10 @@ class PrometheusRenderer:
                 samples = samples[:left]
                 left -= len(samples)
                 lines += _head(metric) if samples else ()
-                lines += [f"{self._prefix(s[0], s[1])} {_number(s[2])}" for s in samples]
+                rows: dict[str, float] = {}
+                for sample in samples:
+                    rows.setdefault(self._prefix(sample[0], sample[1]), sample[2])
+                lines += [f"{prefix} {_number(value)}" for prefix, value in rows.items()]
         return ("\n".join(lines) + "\n").encode()
 
     def _samples(
@@ -84,7 +94,8 @@ class PrometheusRenderer:
         if training := snapshot.get(TrainingSection):
             for process in training.processes:
                 yield from _about_process(process, snapshot)
-        yield from _about_host(snapshot)
+        yield from about_jobs(snapshot)
+        yield from about_host(snapshot)
         yield from self.gpus.of(snapshot)
 
     def _prefix(self, name: str, values: tuple[str, ...]) -> str:
@@ -165,19 +176,6 @@ def _about_process(process: TrainingProcess, snapshot: Snapshot) -> Iterator[Sam
     for name, spent_s in process.user_phase_s_total:
         yield "pymon_user_phase_seconds_total", (name, *labels), spent_s
     yield from about_cuda(process, labels)
-
-
-def _about_host(snapshot: Snapshot) -> Iterator[Sample]:
-    if host := snapshot.get(HostSection):
-        yield "pymon_host_cpus", (), host.cpu_count
-        if host.cpu_busy_ratio is not None:
-            yield "pymon_host_cpu_busy_ratio", (), host.cpu_busy_ratio
-        yield "pymon_host_memory_total_bytes", (), host.memory_total_bytes
-        yield "pymon_host_memory_available_bytes", (), host.memory_available_bytes
-    if shm := snapshot.get(ShmSection):
-        yield "pymon_shm_total_bytes", (), shm.total_bytes
-        yield "pymon_shm_used_bytes", (), shm.used_bytes
-        yield "pymon_shm_free_bytes", (), shm.free_bytes
 
 
 def _histograms(snapshot: Snapshot) -> list[tuple[tuple[str, ...], Histogram]]:

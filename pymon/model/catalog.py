@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from pymon.model.catalog_gpu import GPU_METRICS, NVML_METRICS
+from pymon.model.catalog_host import HOST_METRICS, NODE_METRICS
+from pymon.model.catalog_jobs import JOB_METRICS
 from pymon.model.metric import Metric
 
 PROCESS: Final = (
@@ -74,15 +76,11 @@ CATALOG: Final[tuple[Metric, ...]] = (
            "collective, copies by direction.", ("work", *PROCESS)),
     Metric("pymon_cuda_work_total", "counter", "How many, by class of work.", ("work", *PROCESS)),
     Metric("pymon_cuda_copied_bytes_total", "counter", "Bytes copied or set, by class of work.", ("work", *PROCESS)),
-    Metric("pymon_host_cpus", "gauge", "Processors that are online."),
-    Metric("pymon_host_cpu_busy_ratio", "gauge", "Share of processor time that was used since the tick before."),
-    Metric("pymon_host_memory_total_bytes", "gauge", "Memory of the host."),
-    Metric("pymon_host_memory_available_bytes", "gauge", "Memory that can be had without swapping (MemAvailable)."),
-    Metric("pymon_shm_total_bytes", "gauge", "Size of /dev/shm."),
-    Metric("pymon_shm_used_bytes", "gauge", "Used bytes of /dev/shm."),
-    Metric("pymon_shm_free_bytes", "gauge", "Free bytes of /dev/shm."),
+    *JOB_METRICS,
+    *NODE_METRICS,
     *NVML_METRICS,
     *GPU_METRICS,
+    *HOST_METRICS,
     Metric("pymon_step_seconds", "histogram", "Step time, in buckets that double.", PROCESS),
 )  # fmt: skip
 
@@ -103,6 +101,7 @@ _INTRODUCTION: Final = (
     "has none), `job_id` and `pid`; everything else about it stands in `pymon_process_info`, to be joined. Series of a",
     "process that ended stay for 15 minutes. At most `prometheus.series_max` series are served (1,000 by default):",
     "families are written in the order below, and what is beyond the cap is dropped from the end and counted.",
+    "`prometheus.disabled` switches families off by name or pattern, `collectors.disabled` what they are read from.",
     "",
     "`step_slow` compares with at least 20 earlier steps of the process, the least for which TraceML judges.",
     "",

@@ -75,6 +75,8 @@ class TrainingProcess:
     user_phase_s_total: tuple[tuple[str, float], ...] = ()  # pymon.phase(name): may overlap PHASES
     cuda_events: CudaEvents | None = None  # None: the page, of an older probe, has no such section
     cupti: CuptiSums | None = None
+    # By the kernel, in the daemon's own pid namespace; None where the process lies outside of it.
+    host_pid: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

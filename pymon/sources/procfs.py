@@ -1,4 +1,4 @@
-"""Processors and memory, from `/proc`; `root` is a parameter so that tests bring their own tree."""
+"""The node as a whole, from `/proc`; `root` is a parameter so that containers and tests bring their own tree."""
 
 from __future__ import annotations
 
@@ -6,62 +6,191 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from pymon.base.errors import SourceFailed
+from pymon.base.errors import SourceAbsent
+from pymon.sources import files
+
+CPU_MODES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")  # proc(5)
+PRESSURES = ("cpu", "memory", "io")
+_SECTOR_BYTES = (
+    512  # of diskstats, whatever the device's own are (Documentation/admin-guide/iostats)
+)
 
 
 @dataclass(frozen=True, slots=True)
 class CpuTimes:
-    """Clock ticks of all processors together since boot."""
+    """Clock ticks of all processors together since boot, and what /proc/stat tells beside them."""
 
     busy_ticks: int
     total_ticks: int
     cpu_count: int
+    mode_ticks: tuple[int, ...]  # one per CPU_MODES
+    blocked: int | None = None  # processes that wait for I/O now
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """From /proc/meminfo, converted from its kB (which are KiB)."""
+    """From /proc/meminfo, converted from its kB (which are KiB); what this kernel does not list is None."""
 
     total_bytes: int
     available_bytes: int
+    free_bytes: int | None = None
+    cached_bytes: int | None = None
+    buffers_bytes: int | None = None
+    shared_bytes: int | None = None
+    dirty_bytes: int | None = None
+    writeback_bytes: int | None = None
+    swap_total_bytes: int | None = None
+    swap_free_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Paging:
+    """From /proc/vmstat, since boot."""
+
+    swapped_in_pages: int | None
+    swapped_out_pages: int | None
+    major_faults: int | None
+    oom_kills: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """A line of /proc/diskstats, since boot or since the device came; milliseconds as the kernel counts them."""
+
+    name: str
+    reads: int
+    read_bytes: int
+    read_ms: int
+    writes: int
+    written_bytes: int
+    write_ms: int
+    busy_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """A line of /proc/net/dev, since the interface came."""
+
+    name: str
+    receive_bytes: int
+    receive_errors: int
+    receive_drops: int
+    transmit_bytes: int
+    transmit_errors: int
+    transmit_drops: int
+
+
+def pressure(text: str) -> tuple[float, float | None]:
+    """Seconds waited by some and by all, of a pressure file; the second is None where the kernel has no such line."""
+    totals = {}
+    for line in files.lines(text):
+        kind, *pairs = line.split()
+        totals[kind] = int(dict(pair.split("=") for pair in pairs)["total"]) / 1e6
+    return totals["some"], totals.get("full")
 
 
 @dataclass(frozen=True, slots=True)
 class Procfs:
-    """Reads below `root`. Raises SourceFailed where a file is missing or not as the kernel writes it."""
+    """Reads below `root`. Raises SourceAbsent where a file is missing, SourceFailed where it is not as the kernel's."""
 
-    root: Path = Path("/proc")
+    root: str | Path = "/proc"
 
     def cpu_times(self) -> CpuTimes:
-        """The `cpu` line of /proc/stat: user nice system idle iowait irq softirq steal (proc(5))."""
-        lines = self._read("stat").splitlines()
-        try:
-            fields = [int(field) for field in lines[0].split()[1:9]]
-            idle = fields[3] + fields[4]
-        except (IndexError, ValueError) as err:
-            raise SourceFailed(f"{self.root}/stat: {err}") from None
-        count = sum(line.startswith("cpu") for line in lines) - 1
-        return CpuTimes(sum(fields) - idle, sum(fields), count)
+        """The `cpu` line of /proc/stat and `procs_blocked`."""
+        return files.parsed(f"{self.root}/stat", _cpu_times)
 
     def memory(self) -> Memory:
-        """MemTotal and MemAvailable."""
-        values = {}
-        for line in self._read("meminfo").splitlines():
-            name, _, rest = line.partition(":")
-            values[name] = rest.split()[0] if rest.split() else ""
-        try:
-            return Memory(
-                int(values["MemTotal"]) * 1024,
-                int(values["MemAvailable"]) * 1024,
-            )
-        except (KeyError, ValueError) as err:
-            raise SourceFailed(f"{self.root}/meminfo: {err}") from None
+        """/proc/meminfo."""
+        return files.parsed(f"{self.root}/meminfo", _memory)
 
-    def _read(self, name: str) -> str:
-        try:
-            return (self.root / name).read_text(encoding="ascii", errors="replace")
-        except OSError as err:
-            raise SourceFailed(f"{self.root}/{name}: {err.strerror}") from None
+    def paging(self) -> Paging:
+        """/proc/vmstat."""
+        values = files.parsed(f"{self.root}/vmstat", files.keyed)
+        names = ("pswpin", "pswpout", "pgmajfault", "oom_kill")
+        return Paging(*(values.get(name) for name in names))
+
+    def pressure(self, resource: str) -> tuple[float, float | None]:
+        """Seconds in which some, and in which all that were not idle waited for the resource, since boot."""
+        return files.parsed(f"{self.root}/pressure/{resource}", pressure)
+
+    def disks(self) -> tuple[Disk, ...]:
+        """Every block device, partitions and virtual ones included."""
+        return files.parsed(f"{self.root}/diskstats", _disks)
+
+    def interfaces(self) -> tuple[Interface, ...]:
+        """Of the first process's network namespace, which is the host's where its processes can be seen."""
+        for path in (f"{self.root}/1/net/dev", f"{self.root}/net/dev"):
+            try:
+                return files.parsed(path, _interfaces)
+            except SourceAbsent as err:
+                absent = err
+        raise absent
+
+    def mountstats(self) -> str:
+        """Of the first process's mounts where that may be read, else of the daemon's own."""
+        for path in (f"{self.root}/1/mountstats", f"{self.root}/self/mountstats"):
+            try:
+                return files.read(path)
+            except SourceAbsent as err:
+                absent = err
+        raise absent
+
+
+def _cpu_times(text: str) -> CpuTimes:
+    lines = files.lines(text)
+    ticks = [int(field) for field in lines[0].split()[1:9]]
+    ticks += [0] * (len(CPU_MODES) - len(ticks))
+    idle = ticks[3] + ticks[4]
+    if not sum(ticks):
+        raise ValueError("no ticks")
+    count = sum(line.startswith("cpu") for line in lines) - 1
+    blocked = [int(line.split()[1]) for line in lines if line.startswith("procs_blocked ")]
+    busy = sum(ticks) - idle
+    return CpuTimes(busy, sum(ticks), count, tuple(ticks), blocked[0] if blocked else None)
+
+
+def _memory(text: str) -> Memory:
+    values = {}
+    for line in files.lines(text):
+        name, _, rest = line.partition(":")
+        number, *unit = rest.split() or [""]
+        if number.isdecimal():
+            values[name] = int(number) * (1024 if unit == ["kB"] else 1)
+    optional = ("MemFree", "Cached", "Buffers", "Shmem", "Dirty", "Writeback")
+    return Memory(
+        values["MemTotal"],
+        values["MemAvailable"],
+        *(values.get(name) for name in (*optional, "SwapTotal", "SwapFree")),
+    )
+
+
+def _disks(text: str) -> tuple[Disk, ...]:
+    disks = []
+    for line in files.lines(text):
+        _, _, name, *fields = line.split()
+        reads, _, read_sectors, read_ms, writes, _, written_sectors, write_ms, _, busy_ms = (
+            int(field) for field in fields[:10]
+        )
+        read_bytes, written_bytes = read_sectors * _SECTOR_BYTES, written_sectors * _SECTOR_BYTES
+        disks.append(
+            Disk(name, reads, read_bytes, read_ms, writes, written_bytes, write_ms, busy_ms)
+        )
+    return tuple(disks)
+
+
+def _interfaces(text: str) -> tuple[Interface, ...]:
+    interfaces = []
+    for line in files.lines(text)[2:]:
+        name, colon, rest = line.rpartition(":")
+        if not colon:
+            raise ValueError(line[:40])
+        fields = [int(field) for field in rest.split()]
+        interfaces.append(
+            Interface(
+                name.strip(), *(fields[i] for i in (0, 2, 3)), *(fields[i] for i in (8, 10, 11))
+            )
+        )
+    return tuple(interfaces)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,20 @@
-"""The shared memory file system, by statvfs."""
+"""The shared memory file system, by statvfs: the daemon's own, and that of another process's mount namespace."""
 
 from __future__ import annotations
 
+import contextlib
 import os
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pymon.base.errors import SourceAbsent, SourceFailed
+from pymon.sources import files
+from pymon.sources.process import Processes
+
+_PLACE = "/dev/shm"
+# Answered by the kernel itself: a user's FUSE or network mount in that place could hold us up for good.
+_LOCAL = ("tmpfs", "ramfs", "devtmpfs", "overlay")
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,25 +24,101 @@ class Usage:
     total_bytes: int
     used_bytes: int
     free_bytes: int
+    device: str = ""  # MAJOR:MINOR
+
+
+@dataclass(frozen=True, slots=True)
+class ShmMount:
+    """What a process has at /dev/shm; `size_bytes` is that of the mount's options, None where they name none."""
+
+    device: str
+    kind: str
+    size_bytes: int | None
+
+    @property
+    def answers_at_once(self) -> bool:
+        """Whether asking it cannot wait for a user's or another machine's answer."""
+        return self.kind in _LOCAL
 
 
 @dataclass(frozen=True, slots=True)
 class SharedMemory:
     """Reads one mount. Raises SourceAbsent where it does not exist, SourceFailed where it does not answer."""
 
-    path: Path = Path("/dev/shm")
+    path: Path = Path(_PLACE)
 
     def usage(self) -> Usage:
         """As statvfs(3) tells it, in its fragment size."""
         try:
-            told = os.statvfs(self.path)
+            return _usage(os.statvfs(self.path), os.stat(self.path).st_dev)
         except FileNotFoundError:
             raise SourceAbsent(f"{self.path} does not exist") from None
         except OSError as err:
             raise SourceFailed(f"{self.path}: {err.strerror}") from None
-        unit = told.f_frsize
-        return Usage(
-            told.f_blocks * unit,
-            (told.f_blocks - told.f_bfree) * unit,
-            told.f_bavail * unit,
-        )
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessMounts:
+    """/dev/shm of processes. Raises as `files.read`."""
+
+    processes: Processes = field(default_factory=Processes)
+
+    def find(self, pid: int) -> ShmMount:
+        """By /proc/PID/mountinfo, which anyone may read. Where nothing is mounted there: what covers it."""
+        covering = None
+        for mount in self.processes.mounts(pid):
+            point = mount.point.rstrip("/")
+            if point == _PLACE or _PLACE.startswith(f"{point}/"):
+                covering = mount  # a later one lies on top
+        if covering is None:
+            raise SourceAbsent(f"{pid} has nothing at {_PLACE}")
+        return ShmMount(covering.device, covering.kind, _size_bytes(covering.options))
+
+    def usage(self, pid: int, mount: ShmMount) -> Usage:
+        """Through /proc/PID/root, for which the daemon needs the rights of that user or of root.
+
+        No link on the way is followed: it would be resolved in the daemon's own namespace.
+        """
+        path = f"{self.processes.root}/{pid}/root"
+        try:
+            with (
+                _opened(path, None) as root,
+                _opened("dev", root) as dev,
+                _opened("shm", dev) as fd,
+            ):
+                usage = _usage(os.fstatvfs(fd), os.fstat(fd).st_dev)
+        except OSError as err:
+            raise files.as_source_error(f"{path}{_PLACE}", err) from None
+        if usage.device != mount.device:
+            raise SourceAbsent(f"{path}{_PLACE} is not what {pid} has mounted there")
+        return usage
+
+
+def _size_bytes(options: tuple[str, ...]) -> int | None:
+    """tmpfs shows `size=65536k`, and nothing where it may take its default, half of the memory."""
+    for option in options:
+        name, _, value = option.partition("=")
+        if name == "size" and value.endswith("k") and value[:-1].isdecimal():
+            return int(value[:-1]) * 1024
+    return None
+
+
+@contextlib.contextmanager
+def _opened(path: str, folder: int | None) -> Iterator[int]:
+    """A folder, without the right to read it being needed; /proc/PID/root alone may be a link."""
+    follow = 0 if folder is None else os.O_NOFOLLOW
+    fd = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC | follow, dir_fd=folder)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _usage(told: os.statvfs_result, device: int) -> Usage:
+    unit = told.f_frsize
+    return Usage(
+        told.f_blocks * unit,
+        (told.f_blocks - told.f_bfree) * unit,
+        told.f_bavail * unit,
+        f"{os.major(device)}:{os.minor(device)}",
+    )

@@ -46,6 +46,7 @@ class AttachedDouble:
     ended: str | None = None
     pid: int = 7
     uid: int = 1000
+    host_pid: int | None = None
 
 
 def sample(steps_total, counting=1):

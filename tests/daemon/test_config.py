@@ -5,7 +5,7 @@ import msgspec
 import pytest
 
 from pymon.base.errors import InputError
-from pymon.daemon.config import Config, check_names, listen_address, load
+from pymon.daemon.config import Config, check_names, listen_address, load, matching
 
 
 @pytest.fixture
@@ -58,6 +58,14 @@ def test_a_name_that_switches_nothing_off_is_named():
     check_names("collectors", ["host"], ["host", "shm"])
     with pytest.raises(InputError, match=r"collectors.disabled: unknown name 'hosts'; did you me"):
         check_names("collectors", ["hosts"], ["host", "shm"])
+
+
+def test_patterns_name_families_and_one_that_fits_none_is_the_users_error():
+    known = ["pymon_gpu_info", "pymon_gpu_power_watts", "pymon_host_cpus"]
+
+    assert matching("prometheus", ["pymon_gpu_*"], known) == set(known[:2])
+    with pytest.raises(InputError, match="fits no family; did you mean 'pymon_host_cpus'"):
+        matching("prometheus", ["pymon_host_cpu"], known)
 
 
 @pytest.mark.parametrize(

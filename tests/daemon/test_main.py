@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from pymon.base.errors import InputError, PymonError
+from pymon.collectors import all_collectors
 from pymon.daemon import config as configuration
 from pymon.daemon import main as module
 from pymon.daemon.main import Daemon, Options
@@ -17,6 +18,7 @@ from pymon.link import wire
 from tests.daemon.pages import connect, hello, receive, send
 
 ROOT = Path(__file__).parents[2]
+COLLECTORS = [collector.name for collector in all_collectors(list, list)]
 
 
 @pytest.fixture
@@ -78,7 +80,7 @@ def test_it_says_when_it_is_ready_answers_and_ends_on_a_signal(life, tmp_path, n
 
     assert printed == f"ready socket={tmp_path}/agent.sock http=off\n"
     assert body["pid"] == os.getpid()
-    assert {row["name"] for row in body["collectors"]} == {"processes", "host", "shm", "nvml"}
+    assert {row["name"] for row in body["collectors"]} == set(COLLECTORS)
     assert not (tmp_path / "agent.sock").exists()
 
 
@@ -125,10 +127,13 @@ def test_a_reload_counts_and_a_bad_file_changes_nothing(life, caplog):
             path.write_text(text)
             end(signal.SIGHUP)
             time.sleep(0.2)
-            return daemon.pipeline.steps, [c.name for c in daemon.pipeline.runner.collectors]
+            names = [c.name for c in daemon.pipeline.runner.collectors]
+            return daemon.pipeline.steps, names, "pymon_host_cpus" in daemon.renderer.disabled
 
+        changed = '[capture]\nsteps = 7\n[collectors]\ndisabled = ["nvml", "shm"]\n'
+        changed += '[prometheus]\ndisabled = ["pymon_host_*"]'
         states = [
-            reload('[capture]\nsteps = 7\n[collectors]\ndisabled = ["nvml", "shm"]'),
+            reload(changed),
             reload("[capture]\nstep = 9"),
             reload('[collectors]\ndisabled = ["nvmll"]'),
         ]
@@ -137,7 +142,8 @@ def test_a_reload_counts_and_a_bad_file_changes_nothing(life, caplog):
 
     states, _ = life(talk)
 
-    assert states == [(7, ["processes", "host"])] * 3
+    left = [name for name in COLLECTORS if name not in ("nvml", "shm")]
+    assert states == [(7, left, True)] * 3
     assert "did you mean 'steps'?; the old configuration stays" in caplog.text
     assert "unknown name 'nvmll'; did you mean 'nvml'?" in caplog.text
 

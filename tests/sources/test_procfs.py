@@ -1,34 +1,109 @@
 import pytest
 
-from pymon.base.errors import SourceFailed
+from pymon.base.errors import SourceAbsent, SourceFailed
 from pymon.sources.procfs import Procfs, self_usage
+from tests.host_tree import HostTree
 
-STAT = "cpu  10 1 5 80 4 0 0 0 0 0\ncpu0 5 0 3 40 2 0 0 0 0 0\ncpu1 5 1 2 40 2 0 0 0 0 0\nintr 1\n"
-MEMINFO = "MemTotal:       1000 kB\nMemFree:         100 kB\nMemAvailable:    400 kB\n"
+DISKS = (
+    "   8       0 sda 10 0 2000 30 40 0 5000 60 0 70 80 0 0 0 0 0 0\n"
+    "   8       1 sda1 9 0 1000 3 4 0 500 6 0 7 8\n"
+)
+INTERFACES = (
+    "Inter-|   Receive                                |  Transmit\n"
+    " face |bytes    packets errs drop fifo frame compressed multicast|bytes packets errs drop fifo\n"
+    "    lo: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\n"
+    "  eth0:100 20 3 4 0 0 0 0 900 80 7 6 0 0 0 0\n"
+)
 
 
 @pytest.fixture
-def proc(tmp_path):
-    (tmp_path / "stat").write_text(STAT)
-    (tmp_path / "meminfo").write_text(MEMINFO)
-    return tmp_path
+def tree(tmp_path):
+    return HostTree(tmp_path).node()
 
 
-def test_reads_ticks_and_memory(proc):
-    times, memory = Procfs(proc).cpu_times(), Procfs(proc).memory()
+@pytest.fixture
+def procfs(tree):
+    return Procfs(tree.roots.proc)
 
-    assert (times.busy_ticks, times.total_ticks, times.cpu_count) == (16, 100, 2)
+
+def test_reads_ticks_by_mode_and_who_waits(procfs):
+    times = procfs.cpu_times()
+
+    assert (times.busy_ticks, times.total_ticks, times.cpu_count) == (160, 1000, 2)
+    assert times.mode_ticks == (100, 10, 50, 800, 40, 0, 0, 0)
+    assert times.blocked == 3
+
+
+def test_reads_memory_page_cache_and_swap(procfs):
+    memory, paging = procfs.memory(), procfs.paging()
+
     assert (memory.total_bytes, memory.available_bytes) == (1000 * 1024, 400 * 1024)
+    assert (memory.cached_bytes, memory.swap_free_bytes) == (300 * 1024, 40 * 1024)
+    assert (paging.swapped_in_pages, paging.major_faults, paging.oom_kills) == (5, 70, 1)
 
 
-@pytest.mark.parametrize("name", ["stat", "meminfo"])
-@pytest.mark.parametrize("text", ["", "cpu x\n", None])
-def test_a_file_that_is_missing_or_odd_is_a_failure_that_names_it(proc, name, text):
-    (proc / name).unlink() if text is None else (proc / name).write_text(text)
-    read = Procfs(proc).cpu_times if name == "stat" else Procfs(proc).memory
+def test_what_an_old_kernel_does_not_list_is_none(tree, procfs):
+    tree.write("proc/meminfo", "MemTotal: 8 kB\nMemAvailable: 2 kB\n")
+    tree.write("proc/vmstat", "nr_free_pages 1\n")
 
+    assert procfs.memory().cached_bytes is None
+    assert procfs.paging().oom_kills is None
+
+
+def test_pressure_in_seconds(tree, procfs):
+    assert procfs.pressure("io") == (2.5, 1.0)
+
+    tree.write("proc/pressure/cpu", "some avg10=0.00 avg60=0.00 avg300=0.00 total=7\n")
+    assert procfs.pressure("cpu") == (7e-6, None)  # before Linux 5.13 it has one line
+
+
+def test_disks_in_bytes(tree, procfs):
+    tree.write("proc/diskstats", DISKS)
+
+    disk, partition = procfs.disks()
+    assert (disk.name, disk.reads, disk.read_bytes, disk.read_ms) == ("sda", 10, 2000 * 512, 30)
+    assert (disk.writes, disk.written_bytes, disk.write_ms, disk.busy_ms) == (
+        40,
+        5000 * 512,
+        60,
+        70,
+    )
+    assert partition.name == "sda1"
+
+
+def test_interfaces_of_the_hosts_namespace_before_the_daemons_own(tree, procfs):
+    tree.write("proc/net/dev", INTERFACES.replace("eth0", "pod0"))
+    assert [one.name for one in procfs.interfaces()] == ["lo", "pod0"]
+
+    tree.write("proc/1/net/dev", INTERFACES)
+    _, eth0 = procfs.interfaces()
+    assert (eth0.name, eth0.receive_bytes, eth0.receive_errors, eth0.receive_drops) == (
+        "eth0",
+        100,
+        3,
+        4,
+    )
+    assert (eth0.transmit_bytes, eth0.transmit_errors, eth0.transmit_drops) == (900, 7, 6)
+
+
+@pytest.mark.parametrize(
+    ("name", "read"),
+    [
+        ("stat", Procfs.cpu_times),
+        ("meminfo", Procfs.memory),
+        ("pressure/cpu", lambda procfs: procfs.pressure("cpu")),
+        ("diskstats", Procfs.disks),
+        ("net/dev", Procfs.interfaces),
+    ],
+)
+def test_a_file_that_is_missing_or_odd_is_named(tree, procfs, name, read):
+    (tree.proc / name).unlink(missing_ok=True)
+    with pytest.raises(SourceAbsent, match=name):
+        read(procfs)
+
+    tree.write(f"proc/{name}", b"a\nb\n\xff\x00 : x\n")
     with pytest.raises(SourceFailed, match=name):
-        read()
+        read(procfs)
 
 
 def test_the_real_one_answers():

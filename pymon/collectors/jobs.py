@@ -1,0 +1,194 @@
+"""Whose the GPUs are: what the driver lists joined with what probes say of themselves and with the kernel's paths."""
+
+from __future__ import annotations
+
+import pwd
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from pymon.base.clock import Clock, SystemClock
+from pymon.base.errors import SourceAbsent, SourceFailed
+from pymon.base.printable import printable
+from pymon.collectors.absences import Absences
+from pymon.collectors.gpu_time import GpuTimes
+from pymon.collectors.host_pids import HostPids
+from pymon.collectors.identity import place
+from pymon.collectors.watching import WATCHED_MAX, Newest, no_snapshot
+from pymon.model.absence import Why
+from pymon.model.gpu import Gpu, GpuProcess, GpuSection
+from pymon.model.jobs import Holding, JobIdentity, JobProcess, JobsSection, Owner
+from pymon.model.training import TrainingProcess, TrainingSection
+from pymon.sources.files import NotPermitted
+from pymon.sources.process import Processes
+
+LOOK_S = 10.0  # between two looks at a process; the driver's lists are as old as that too
+# A process that ended stays in the driver's list until its next reading, and its GPU takes a moment to be let go.
+GONE_S = 3 * LOOK_S
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What /proc tells of a process; `start_ticks` None: it is dead or not there."""
+
+    looked_ns: int
+    start_ticks: int | None
+    uid: int = -1
+    identity: JobIdentity = field(default_factory=JobIdentity)
+
+
+def user_name(uid: int) -> str:
+    """By the system's user data base, which may ask the network; the number where that knows none."""
+    try:
+        return printable(pwd.getpwuid(uid).pw_name)
+    except (KeyError, OverflowError):
+        return str(uid)
+
+
+@dataclass(slots=True)
+class JobsCollector:
+    """Gives one `JobsSection`: GPU -> process -> rank -> job, processes that hold a GPU with no owner, idle GPU time.
+
+    Source: the driver's process lists and the probes' self-reports of the tick before; /proc/PID/{stat,status,cgroup};
+        the user data base.
+    Cost: three reads for each training process each ten seconds.
+    Errors: where the driver's pids are not those of this /proc (a container without the host's pids) their owners are
+        `unknown`; what cannot be read is left empty and counted. Nothing is guessed.
+    """
+
+    name: ClassVar[str] = "jobs"
+    interval_s: ClassVar[float] = 1.0
+    timeout_s: ClassVar[float] = 0.5
+    processes: Processes = field(default_factory=Processes)
+    newest: Newest = no_snapshot
+    clock: Clock = field(default_factory=SystemClock)
+    user_name: Callable[[int], str] = user_name
+    _facts: dict[int, _Facts] = field(default_factory=dict)
+    _users: dict[int, str] = field(default_factory=dict)
+    _gone: dict[tuple[str, int], int] = field(default_factory=dict)  # GPU and pid -> since when
+    _pids: HostPids | None = None
+    _times: GpuTimes = field(default_factory=GpuTimes)
+
+    def collect(self) -> JobsSection:
+        """Read once."""
+        absences = Absences()
+        now_ns = self.clock.monotonic_ns()
+        snapshot = self.newest()
+        training = snapshot.get(TrainingSection) if snapshot else None
+        gpu_section = snapshot.get(GpuSection) if snapshot else None
+        gpus = gpu_section.gpus if gpu_section else ()
+        if self._pids is None:
+            self._pids = HostPids(self.processes)
+        living = [p for p in training.processes if p.ended is None] if training else []
+        trainers = self._pids.resolve(living, now_ns, absences)
+        host_pids = self._pids.driver_pids_are_ours(now_ns)
+        holders = {process.pid for gpu in gpus for process in _listed(gpu)}
+        self._look({*trainers, *(holders if host_pids else ())}, now_ns, absences)
+        holdings = tuple(self._holdings(gpus, trainers, host_pids, now_ns))
+        found = tuple(self._processes(trainers, holdings, absences))
+        self._times.note(gpus, holdings, found, now_ns)
+        return JobsSection(found, holdings, self._times.all(now_ns), host_pids, absences.all())
+
+    def _look(self, pids: set[int], now_ns: int, absences: Absences) -> None:
+        self._facts = {pid: facts for pid, facts in self._facts.items() if pid in pids}
+        for pid in pids:
+            known = self._facts.get(pid)
+            if known is None or now_ns - known.looked_ns >= LOOK_S * 1e9:
+                facts = self._read(pid, now_ns, absences)
+                if facts is not None:
+                    self._facts[pid] = facts
+                else:
+                    self._facts.pop(pid, None)
+
+    def _read(self, pid: int, now_ns: int, absences: Absences) -> _Facts | None:
+        """None where it may live but cannot be read."""
+        try:
+            stat = self.processes.stat(pid)
+        except (SourceAbsent, SourceFailed) as err:
+            absences.note_error("process", err)
+            return _Facts(now_ns, None) if _is_gone(err) else None
+        if stat.state in "ZX":
+            return _Facts(now_ns, None)
+        status = absences.get("status", self.processes.status, pid)
+        if status is None:
+            return None
+        memberships = absences.get("cgroup", self.processes.cgroup, pid)
+        identity = place(memberships).identity if memberships else JobIdentity()
+        return _Facts(now_ns, stat.start_ticks, status.uid, identity)
+
+    def _holdings(
+        self,
+        gpus: Iterable[Gpu],
+        trainers: dict[int, TrainingProcess],
+        host_pids: bool,
+        now_ns: int,
+    ) -> Iterator[Holding]:
+        still: dict[tuple[str, int], int] = {}
+        for gpu in gpus:
+            for process in _listed(gpu):
+                facts = self._facts.get(process.pid) if host_pids else None
+                owner = Owner.UNKNOWN
+                if facts is not None and facts.start_ticks is None:
+                    key = (gpu.uuid, process.pid)
+                    still[key] = self._gone.get(key, now_ns)
+                    if now_ns - still[key] < GONE_S * 1e9:
+                        continue  # it has only just ended
+                    owner = Owner.GONE
+                elif facts is not None:
+                    owner = Owner.ATTACHED if process.pid in trainers else Owner.UNATTACHED
+                yield Holding(
+                    gpu.index,
+                    gpu.uuid,
+                    process.gpu_instance_id,
+                    process.pid,
+                    process.memory_bytes,
+                    owner,
+                )
+        self._gone = still
+
+    def _processes(
+        self,
+        trainers: dict[int, TrainingProcess],
+        holdings: tuple[Holding, ...],
+        absences: Absences,
+    ) -> Iterator[JobProcess]:
+        """Those with a probe first, then by pid."""
+        living = [h for h in holdings if h.owner in (Owner.ATTACHED, Owner.UNATTACHED)]
+        pids = sorted({*trainers, *(h.pid for h in living)}, key=lambda p: (p not in trainers, p))
+        if (left := len(pids) - WATCHED_MAX) > 0:
+            absences.note("process", Why.TOO_MANY, f"{len(pids)} processes", left)
+        for pid in pids[:WATCHED_MAX]:
+            facts, trainer = self._facts.get(pid), trainers.get(pid)
+            if facts is None or facts.start_ticks is None:
+                continue
+            if trainer is not None and facts.uid != trainer.uid:
+                absences.note("process", Why.OUT_OF_SIGHT, f"{pid} belongs to another user here")
+                continue
+            job_id = (trainer.job_id if trainer else "") or facts.identity.job
+            held = {(h.gpu, h.uuid, h.gpu_instance_id) for h in living if h.pid == pid}
+            yield JobProcess(
+                pid=pid,
+                attach_id=trainer.attach_id if trainer else "",
+                label_pid=trainer.pid if trainer else pid,
+                label_job_id=trainer.job_id if trainer else job_id,
+                uid=facts.uid,
+                user=self._user(facts.uid),
+                rank=trainer.rank if trainer else None,
+                job_id=job_id,
+                identity=facts.identity,
+                gpus=tuple(sorted(held, key=lambda one: (one[0], one[2] or 0))),
+                start_ticks=facts.start_ticks,
+            )
+
+    def _user(self, uid: int) -> str:
+        if uid not in self._users:
+            self._users[uid] = self.user_name(uid)
+        return self._users[uid]
+
+
+def _listed(gpu: Gpu) -> Iterable[GpuProcess]:
+    return (gpu.slow.processes or ()) if gpu.slow is not None else ()
+
+
+def _is_gone(err: Exception) -> bool:
+    return isinstance(err, SourceAbsent) and not isinstance(err, NotPermitted)

@@ -1,0 +1,13 @@
+"""Where the kernel's file systems are found: other folders in a container that was given the host's, and in tests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Roots:
+    """Paths without a slash at their end."""
+
+    proc: str = "/proc"
+    sys: str = "/sys"
