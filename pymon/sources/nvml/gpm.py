@@ -49,6 +49,7 @@ class _Samples:
     newer: Any
     older: Any
     taken_s: float | None = None
+    last: GpuActivity | None = None  # stands for ticks that come too soon after it
 
 
 @dataclass(slots=True)
@@ -78,7 +79,7 @@ class Gpm:
     def rearm(self) -> None:
         """Begins anew, after a sampler that had stopped."""
         for samples in self._samples.values():
-            samples.taken_s = None
+            samples.taken_s = samples.last = None
 
     def _read(self, device: Device, instance: int | None) -> GpuActivity | None:
         if not device.may_ask(("gpm", instance)):
@@ -86,7 +87,7 @@ class Gpm:
         samples = self._samples.get(instance) or self._alloc(device, instance)
         now_s = time.monotonic()
         if samples.taken_s is not None and now_s - samples.taken_s <= WINDOW_MIN_S:
-            return None
+            return samples.last
         samples.newer, samples.older = samples.older, samples.newer
         if instance is None:
             self.library.call(device.index, "nvmlGpmSampleGet", device.handle, samples.newer)
@@ -98,7 +99,8 @@ class Gpm:
             return None
         _METRICS.sample1, _METRICS.sample2 = samples.older, samples.newer
         self.library.call(device.index, "nvmlGpmMetricsGet", _METRICS)
-        return self._activity(device, now_s - began_s)
+        samples.last = self._activity(device, now_s - began_s)
+        return samples.last
 
     def _alloc(self, device: Device, instance: int | None) -> _Samples:
         made = _Samples(*(self.library.call(device.index, "nvmlGpmSampleAlloc") for _ in range(2)))

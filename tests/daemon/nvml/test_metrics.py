@@ -142,7 +142,9 @@ def test_garbage_in_the_drivers_strings_breaks_no_line(driver, text):
 
     families = {family.name: family for family in text_string_to_metric_families(shown)}
     (sample,) = families["pymon_gpu_info"].samples
-    assert sample.labels["name"] or "ÿ" in text  # bytes that are no UTF-8: nvidia-ml-py gives nothing
+    assert (
+        sample.labels["name"] or "ÿ" in text
+    )  # bytes that are no UTF-8: nvidia-ml-py gives nothing
     assert "pymon_gpu_power_watts" in families
 
 
