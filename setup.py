@@ -8,7 +8,7 @@ import os
 import sys
 from pathlib import Path
 
-from setuptools import setup
+from setuptools import Extension, setup
 from setuptools.command.build_py import build_py
 from setuptools.command.editable_wheel import editable_wheel
 
@@ -53,10 +53,37 @@ def extensions():
             libraries=["dl"],
             **common,
         ),
+        Injection(
+            "pymon.native.libpymon_inject",
+            sources("core/page_writer.cpp", "gpu/*.cpp", "inject/*.cpp"),
+            include_dirs=["csrc"],
+            extra_compile_args=[
+                "-std=c++17",
+                "-O2",
+                "-Wall",
+                "-Wextra",
+                "-fvisibility=hidden",
+                "-fvisibility-inlines-hidden",
+            ],
+            # Loaded by the driver into any program: nothing of it meets that program's own C++ library.
+            extra_link_args=[
+                "-static-libstdc++",
+                "-static-libgcc",
+                "-Wl,--version-script=csrc/inject/exports.map",
+                "-s",
+            ],
+            libraries=["dl", "pthread"],
+            depends=[*headers(), "csrc/inject/exports.map"],
+            optional=MODE == "auto",
+        ),
         Pybind11Extension(
             "pymon.native._tools", sources("core/*.cpp", "trace/*.cpp", "bind/tools*.cpp"), **common
         ),
     ]
+
+
+class Injection(Extension):
+    """A plain shared library without Python in it: one file for every interpreter, under its own name."""
 
 
 class BuildPyWithPth(build_py):
@@ -93,8 +120,22 @@ class EditableWheelWithPth(editable_wheel):
         return WithPth()
 
 
+if build_ext is not None:
+
+    class BuildExtWithInjection(build_ext):
+        """The injected library is found by its name, which so has no tag of an interpreter."""
+
+        def get_ext_filename(self, fullname):
+            if fullname.rpartition(".")[2] == "libpymon_inject":
+                return os.path.join(*fullname.split(".")) + ".so"
+            return super().get_ext_filename(fullname)
+
+        def get_export_symbols(self, ext):
+            return [] if isinstance(ext, Injection) else super().get_export_symbols(ext)
+
+
 commands = {"build_py": BuildPyWithPth, "editable_wheel": EditableWheelWithPth}
 if build_ext is not None:
-    commands["build_ext"] = build_ext
+    commands["build_ext"] = BuildExtWithInjection
 
 setup(ext_modules=extensions(), cmdclass=commands)

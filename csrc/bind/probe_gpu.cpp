@@ -38,13 +38,14 @@ bool current_stream(cuda::Stream* stream) noexcept {
 // A reason outlives the call that gives it: the layers keep the pointer.
 const char* kept(const std::string& reason) { return strdup(reason.c_str()); }
 
-void start(const py::object& device, const py::object& raw_stream, bool events, bool cupti, bool synchronisations) {
+void start(const py::object& device, const py::object& raw_stream, const std::string& why_no_events,
+           const std::string& why_no_cupti, bool synchronisations) {
   if (g_device != nullptr) return;
   g_device = py::object(device).release().ptr();
   g_raw_stream = py::object(raw_stream).release().ptr();
   GpuOptions options;
-  options.with_events = events;
-  options.with_cupti = cupti;
+  options.why_no_events = why_no_events;
+  options.why_no_cupti = why_no_cupti;
   options.cupti.synchronisations = synchronisations;
   PageWriter* page = probe_state().page;
   {
@@ -52,7 +53,8 @@ void start(const py::object& device, const py::object& raw_stream, bool events, 
     GpuCore::instance().start(page, options);
   }
   // Without the two functions there are no marks: CUPTI then cannot tell a thief by the steps that go by.
-  g_marks_gpu = (events || cupti) && !device.is_none() && !raw_stream.is_none();
+  const bool any = why_no_events.empty() || why_no_cupti.empty();
+  g_marks_gpu = any && !device.is_none() && !raw_stream.is_none();
 }
 
 py::tuple layer(const GpuCore::Layer& layer) {
@@ -74,8 +76,9 @@ void mark_gpu(uint32_t ended, bool stepped) noexcept {
 
 void bind_gpu(py::module_& module) {
   using released = py::call_guard<py::gil_scoped_release>;
-  module.def("gpu_start", &start, py::arg("device"), py::arg("raw_stream"), py::arg("events"), py::arg("cupti"),
-             py::arg("synchronisations"), "Starts the GPU layers, once, when CUDA is up; the page says what became of them.");
+  module.def("gpu_start", &start, py::arg("device"), py::arg("raw_stream"), py::arg("why_no_events"),
+             py::arg("why_no_cupti"), py::arg("synchronisations"),
+             "Starts the layers that nothing speaks against, once, when CUDA is up; the page says what became of them.");
   module.def("gpu_yield", [](uint32_t timeout_ms) { return GpuCore::instance().yield(timeout_ms); }, released(),
              py::arg("timeout_ms"), "Gives CUPTI to another client; False where that took too long.");
   module.def("gpu_resume", [] { GpuCore::instance().resume(); }, "Takes it back.");

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <new>
 
@@ -24,6 +25,14 @@ constexpr uint64_t kQuietNs = 10'000'000'000;
 constexpr uint64_t kThefts = 3;
 constexpr uint64_t kTheftsWithinNs = 600'000'000'000;
 constexpr uint64_t kReturnWaitNs = 200'000'000;  // for lent buffers, after CUPTI was told to hand all out
+
+constexpr uint32_t kExitMs = 500;  // the end of a process waits no longer than this
+
+std::atomic<CuptiLayer*> g_layer{nullptr};  // the one that the end of the process stops
+
+void stop_at_exit() {
+  if (CuptiLayer* layer = g_layer.load()) layer->stop("the process ends", kExitMs);
+}
 
 void sleep_ns(uint64_t ns) noexcept {
   const timespec time{static_cast<time_t>(ns / 1'000'000'000), static_cast<long>(ns % 1'000'000'000)};
@@ -71,6 +80,8 @@ std::string CuptiLayer::reason() {
   return reason_;
 }
 
+void CuptiLayer::forget_in_child() noexcept { g_layer.store(nullptr); }
+
 void* CuptiLayer::run(void* self) noexcept {
   auto* layer = static_cast<CuptiLayer*>(self);
   if (layer->open()) layer->loop();
@@ -86,6 +97,9 @@ bool CuptiLayer::open() noexcept {
     return false;
   }
   cupti_ = found.value();
+  // Now that libcupti is loaded: what is registered later runs earlier, and its destructors must find our thread gone.
+  g_layer.store(this);
+  std::atexit(&stop_at_exit);
   sums_.body().head.cupti_version = cupti_.version;
   if (!sums_.allocate()) {
     enter(kLayerAbsent, "no memory for its tables");
@@ -258,6 +272,14 @@ void CuptiLayer::look_for_thief(uint64_t now_ns) noexcept {
     last_records_ = records;
     steps_at_activity_ = steps;
     activity_ns_ = now_ns;
+    return;
+  }
+  if (!options_.knows_steps) {
+    // After Kineto's captures the record clock is ticks. If the silence is only the program's, arming again does no harm.
+    if (!sums_.clock().ticks() || now_ns - activity_ns_ < 2 * options_.stolen_hold_ns) return;
+    armed_ = false;  // `wait_for_wish` arms again
+    pool_.give_up_lent();
+    sums_.interrupt();
     return;
   }
   if (records == 0 || steps - steps_at_activity_ < kQuietSteps || now_ns - activity_ns_ < kQuietNs) return;

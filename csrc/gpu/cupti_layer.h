@@ -29,6 +29,8 @@ struct CuptiOptions {
   // How long CUPTI is left alone after another client was noticed in it. Kineto's on-demand captures last a second or
   // two, minutes at most; there is no way to ask whether one still runs.
   uint64_t stolen_hold_ns = 30'000'000'000;
+  // Whether `note_step` tells of work; else a long silence after somebody's capture is taken for its end.
+  bool knows_steps = true;
   GuardBudget budget;
   Loading loading = Loading::kOnlyLoaded;
 };
@@ -57,6 +59,9 @@ class CuptiLayer {
 
   LayerState state() const noexcept { return static_cast<LayerState>(state_.load(std::memory_order_acquire)); }
   std::string reason();
+
+  // In a fork's child the thread is gone: the end of that process must not wait for it.
+  static void forget_in_child() noexcept;
 
  private:
   enum class Wish { kRun, kYield, kStop };

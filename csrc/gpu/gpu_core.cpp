@@ -12,24 +12,24 @@ GpuCore* g_core = nullptr;
 
 constexpr uint32_t kExitMs = 500;  // the end of a process waits no longer than this
 
-// Before CUDA's and CUPTI's own destructors, which were registered before ours.
+// Before libcuda's own destructors, which were registered before ours. The CUPTI layer sees to itself.
 void stop_at_exit() {
-  if (g_core != nullptr) g_core->stop("the process ends", kExitMs);
+  if (g_core != nullptr) g_core->stop_events("the process ends", kExitMs);
 }
 
-void publish_absent(PageWriter* page, const std::string& reason, bool events, bool cupti) {
+// A layer that is not even started, and why.
+void publish_absent(PageWriter* page, const std::string& no_events, const std::string& no_cupti) {
   if (page == nullptr) return;
-  const auto copy = [&reason](char (&text)[kReasonBytes]) { std::strncpy(text, reason.c_str(), kReasonBytes - 1); };
-  if (events) {
+  if (!no_events.empty()) {
     GpuBody body{};
     body.state = kLayerAbsent;
-    copy(body.reason);
+    std::strncpy(body.reason, no_events.c_str(), kReasonBytes - 1);
     page->publish_gpu(body);
   }
-  if (cupti) {
+  if (!no_cupti.empty()) {
     CuptiBody body{};
     body.head.state = kLayerAbsent;
-    copy(body.head.reason);
+    std::strncpy(body.head.reason, no_cupti.c_str(), kReasonBytes - 1);
     page->publish_cupti(body, 0, true);
   }
 }
@@ -44,17 +44,15 @@ GpuCore& GpuCore::instance() noexcept {
 void GpuCore::start(PageWriter* page, const GpuOptions& options) {
   if (started_) return;
   started_ = true;
+  no_events_ = options.why_no_events;
+  no_cupti_ = options.why_no_cupti;
   Result<cuda::Api> found = load_cuda(options.cupti.loading);
-  if (!found.ok()) {
-    why_not_ = found.error().text;
-    publish_absent(page, why_not_, true, true);
-    return;
-  }
+  if (!found.ok()) no_events_ = no_cupti_ = found.error().text;
+  publish_absent(page, no_events_, no_cupti_);
+  if (!found.ok()) return;
   cuda_ = found.value();
-  why_not_ = "switched off by configuration";
-  publish_absent(page, why_not_, !options.with_events, !options.with_cupti);
-  if (options.with_events) events_ = EventLayer::start(page, cuda_, options.events);
-  if (options.with_cupti) cupti_ = CuptiLayer::start(page, &cuda_, options.cupti);
+  if (no_events_.empty()) events_ = EventLayer::start(page, cuda_, options.events);
+  if (no_cupti_.empty()) cupti_ = CuptiLayer::start(page, &cuda_, options.cupti);
   static const int once = std::atexit(&stop_at_exit);
   (void)once;
 }
@@ -95,12 +93,12 @@ void GpuCore::stop_cupti(const char* reason, uint32_t timeout_ms) noexcept {
 }
 
 GpuCore::Layer GpuCore::events() {
-  return events_ == nullptr ? Layer{started_ ? kLayerAbsent : kLayerOff, why_not_}
+  return events_ == nullptr ? Layer{started_ ? kLayerAbsent : kLayerOff, no_events_}
                             : Layer{events_->state(), events_->reason()};
 }
 
 GpuCore::Layer GpuCore::cupti() {
-  return cupti_ == nullptr ? Layer{started_ ? kLayerAbsent : kLayerOff, why_not_}
+  return cupti_ == nullptr ? Layer{started_ ? kLayerAbsent : kLayerOff, no_cupti_}
                            : Layer{cupti_->state(), cupti_->reason()};
 }
 
@@ -116,6 +114,7 @@ std::string GpuCore::why_no_cupti() {
 
 void GpuCore::forget_in_child() noexcept {
   g_core = nullptr;  // leaked: its locks may be held by threads that are not here
+  CuptiLayer::forget_in_child();
 }
 
 }  // namespace pymon

@@ -14,7 +14,7 @@ namespace pymon {
 struct GpuOptions {
   EventOptions events;
   CuptiOptions cupti;
-  bool with_events = true, with_cupti = true;
+  std::string why_no_events, why_no_cupti;  // empty: the layer is wanted
 };
 
 class GpuCore {
@@ -57,7 +57,7 @@ class GpuCore {
   CuptiLayer* cupti_ = nullptr;
   bool started_ = false;
   bool knows_context_ = false;  // of the thread that marks
-  std::string why_not_ = "not started: no CUDA in this process yet";
+  std::string no_events_ = "not started: no CUDA in this process yet", no_cupti_ = no_events_;
 };
 
 }  // namespace pymon

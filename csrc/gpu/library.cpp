@@ -30,8 +30,8 @@ constexpr Sign kSigns[] = {
     {"CUDA_INJECTION64_PATH", "sanitizer", "compute-sanitizer is checking this process"},
     {"TEARDOWN_CUPTI", "1", "TEARDOWN_CUPTI=1: torch takes CUPTI down after each of its captures"},
 };
-constexpr const char* kInjection = "CUDA_INJECTION64_PATH";  // of any other tool; ours is named libpymon_inject
-constexpr const char* kOurInjection = "pymon";
+constexpr const char* kInjection = "CUDA_INJECTION64_PATH";
+constexpr const char* kOurInjection = "libpymon_inject";
 
 const char* set_variable(const char* name) {
   const char* value = std::getenv(name);

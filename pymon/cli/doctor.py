@@ -142,6 +142,14 @@ def _gpu_layer(name: str, index: int, text: str) -> Check:
     return Check(name, "ok", text)
 
 
+def _injection() -> Check:
+    library = native.injection()
+    if library is None:
+        return Check("injection", "absent", "libpymon_inject.so is not built")
+    text = f"CUDA_INJECTION64_PATH={library} measures programs that do not import pymon"
+    return Check("injection", "ok", text)
+
+
 def _nvml() -> Check:
     answers: list[Check] = []
     thread = threading.Thread(target=lambda: answers.append(_read_nvml()), daemon=True)
@@ -207,6 +215,7 @@ CHECKS: tuple[Callable[[], Check], ...] = (
     _kineto,
     _cuda_events,
     _cupti,
+    _injection,
     _nvml,
     _daemon,
     _shm,

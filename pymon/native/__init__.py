@@ -6,6 +6,7 @@ Without `_probe` there is no probe, without `_tools` no diagnosis; each says so 
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 from types import ModuleType
 
 
@@ -27,3 +28,9 @@ def probe() -> tuple[ModuleType | None, str]:
 def tools() -> tuple[ModuleType | None, str]:
     """The page reader and the trace engine, for the daemon and the commands; (None, why not) likewise."""
     return _load("_tools")
+
+
+def injection() -> Path | None:
+    """The library for CUDA_INJECTION64_PATH, which measures programs that do not import pymon; None: not built."""
+    library = Path(__file__).with_name("libpymon_inject.so")
+    return library if library.exists() else None

@@ -17,8 +17,8 @@ def clear_call_sites() -> None: ...
 def gpu_start(
     device: Callable[[], int] | None,
     raw_stream: Callable[[int], int] | None,
-    events: bool,
-    cupti: bool,
+    why_no_events: str,
+    why_no_cupti: str,
     synchronisations: bool,
 ) -> None: ...
 def gpu_yield(timeout_ms: int) -> bool: ...

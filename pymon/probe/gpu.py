@@ -38,6 +38,9 @@ class GpuLayers:
         self._native, self._warn = native, warn
         self._pid = os.getpid()
         self._started = False
+        # With PYMON=1 the injected library stands back (csrc/inject).
+        injected = "libpymon_inject" in env.get("CUDA_INJECTION64_PATH", "")
+        self._is_injected = injected and env.get("PYMON") not in ("0", "1")
         self._layers = _named(env.get("PYMON_GPU_LAYERS", DEFAULT_LAYERS), warn)
         # A session that was dropped without an end must not keep CUPTI for good.
         self._sessions: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -72,11 +75,14 @@ class GpuLayers:
         self._started = True
         device = getattr(torch._C, "_cuda_getDevice", None)
         raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
-        events = "events" in self._layers and device is not None and raw_stream is not None
-        if "events" in self._layers and not events:
-            self._warn(f"no GPU times: torch {torch.__version__} does not tell its current stream")
-        cupti = "cupti" in self._layers
-        self._native.gpu_start(device, raw_stream, events, cupti, "sync" in self._layers)
+        off = "switched off by PYMON_GPU_LAYERS"
+        no_events = "" if "events" in self._layers else off
+        if not no_events and (device is None or raw_stream is None):
+            no_events = f"torch {torch.__version__} does not tell its current stream"
+        no_cupti = "" if "cupti" in self._layers else off
+        if not no_cupti and self._is_injected:
+            no_cupti = "CUDA_INJECTION64_PATH: pymon's injected core has CUPTI already"
+        self._native.gpu_start(device, raw_stream, no_events, no_cupti, "sync" in self._layers)
         atexit.register(self._stop_at_exit)
 
     def _note_reserved(self, torch: Any) -> None:

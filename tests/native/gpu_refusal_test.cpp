@@ -73,7 +73,7 @@ TEST_CASE("a version that does not answer is no version") {
 TEST_CASE("switched off by configuration, said in the page") {
   Page page;
   GpuOptions options;
-  options.with_events = options.with_cupti = false;
+  options.why_no_events = options.why_no_cupti = "switched off by configuration";
   static GpuCore* core = &GpuCore::instance();  // forgotten below
   core->start(page.writer.get(), options);
   CHECK(page.gpu().state == kLayerAbsent);

@@ -114,7 +114,7 @@ class TestInATrainer:
         for layers in ended.said["child"]:
             assert {state for state, _ in layers.values()} <= {"off", "absent"}
         assert timed >= 9
-        assert records == 11 * 11  # ten steps and the first: none of the child's
+        assert records in (110, 121)  # ten steps and maybe the first: none of the child's two
         assert ended.said["layers"]["cupti"] == ["running", "running"]
         assert ended.code == 0
 
@@ -141,7 +141,7 @@ class TestInATrainer:
     def test_layers_can_be_chosen(self):
         with trainer("4", PYMON_GPU_LAYERS="cupti") as (page, _):
             assert page.gpu().state == "absent"
-            assert page.gpu().reason == "switched off by configuration"
+            assert page.gpu().reason == "switched off by PYMON_GPU_LAYERS"
             assert page.cupti().records_total > 0
 
 
