@@ -22,6 +22,7 @@ from pymon.collectors.processes import Attached, ProcessesCollector
 from pymon.collectors.shm import ShmCollector
 from pymon.collectors.watching import Newest, no_snapshot
 from pymon.collectors.workers import WorkersCollector
+from pymon.collectors.xid import XidCollector
 from pymon.model.gpu import GpuSection
 from pymon.model.snapshot import Section
 from pymon.sources.cgroupfs import Cgroupfs
@@ -70,6 +71,7 @@ def all_collectors(
         NetworkCollector(procfs, sysfs),
         InfinibandCollector(sysfs),
         PciCollector(sysfs),
+        XidCollector(),
         NfsCollector(procfs),
         LustreCollector(Lustre(roots)),
     )

@@ -15,6 +15,7 @@ from pymon.model.gpu import (
     GpuSection,
     GpuState,
     SlowReadings,
+    XidSection,
 )
 from pymon.model.snapshot import Snapshot
 
@@ -36,10 +37,12 @@ class GpuSamples:
         """Everything about the driver and its GPUs; nothing where NVML is switched off."""
         outcome = next((o for o in snapshot.outcomes if o.collector == COLLECTOR), None)
         if outcome is None:
+            yield from _xids(None, snapshot.get(XidSection))
             return
         section = outcome.section
         if not isinstance(section, GpuSection):
             yield "pymon_nvml_up", (), 0
+            yield from _xids(None, snapshot.get(XidSection))
             return
         yield from _about_driver(section)
         for gpu in section.gpus:
@@ -50,6 +53,7 @@ class GpuSamples:
             if gpu.slow is not None:
                 yield from _slow(gpu.slow, labels)
                 yield from self._processes(gpu.slow, labels)
+        yield from _xids(section, snapshot.get(XidSection))
 
     def _processes(self, slow: SlowReadings, labels: Labels) -> Iterator[Sample]:
         if slow.processes is None:
@@ -81,7 +85,7 @@ def _about_driver(section: GpuSection) -> Iterator[Sample]:
         yield "pymon_nvml_hangs_total", (function,), total
     yield "pymon_nvml_workers_total", (), cost.workers_total
     yield "pymon_nvml_workers_stuck", (), cost.workers_stuck
-    yield "pymon_nvml_xid_watch_up", ("nvml",), driver.watches_xids
+    yield "pymon_gpu_xid_watch_up", ("nvml",), driver.watches_xids
     yield "pymon_gpus_expected", (), len(section.gpus)
     yield "pymon_gpus_visible", (), sum(gpu.state is GpuState.OK for gpu in section.gpus)
 
@@ -97,9 +101,27 @@ def _about_state(gpu: Gpu, labels: Labels) -> Iterator[Sample]:
         yield "pymon_gpu_last_reading_timestamp_seconds", labels, gpu.last_reading_real_s
     for reason, total in gpu.invalid_total:
         yield "pymon_gpu_readings_invalid_total", (*labels, reason), total
-    for xid in gpu.xids:
-        yield "pymon_gpu_xid_events_total", (*labels, str(xid.xid), "nvml"), xid.events_total
-        yield "pymon_gpu_xid_last_timestamp_seconds", (*labels, str(xid.xid)), xid.last_real_s
+
+
+def _xids(section: GpuSection | None, log: XidSection | None) -> Iterator[Sample]:
+    """By both sources, which may tell of the same error; a GPU that NVML does not know has no labels."""
+    gpus = section.gpus if section is not None else ()
+    by_pci = {g.identity.pci_bus_id.upper(): (str(g.index), g.uuid) for g in gpus if g.identity}
+    counts: dict[tuple[str, ...], float] = {}
+    last_s: dict[tuple[str, ...], float] = {}
+    told = [((str(g.index), g.uuid), "nvml", xid) for g in gpus for xid in g.xids]
+    if log is not None:
+        yield "pymon_gpu_xid_watch_up", ("kmsg",), 1
+        told += [(by_pci.get(pci, ("", "")), "kmsg", xid) for pci, xid in log.events]
+    for labels, source, xid in told:
+        code = (*labels, str(xid.xid))
+        of_source = (*code, source)
+        counts[of_source] = counts.get(of_source, 0) + xid.events_total
+        last_s[code] = max(last_s.get(code, 0.0), xid.last_real_s)
+    for labels_of_count, total in counts.items():
+        yield "pymon_gpu_xid_events_total", labels_of_count, total
+    for labels_of_code, seconds in last_s.items():
+        yield "pymon_gpu_xid_last_timestamp_seconds", labels_of_code, seconds
 
 
 def _fast(fast: FastReadings, labels: Labels) -> Iterator[Sample]:

@@ -26,8 +26,6 @@ NVML_METRICS: Final[tuple[Metric, ...]] = (
            ("function",)),
     Metric("pymon_nvml_workers_total", "counter", "Worker processes started for NVML."),
     Metric("pymon_nvml_workers_stuck", "gauge", "Worker processes that were given up and have not ended yet."),
-    Metric("pymon_nvml_xid_watch_up", "gauge", "1 while XID errors are watched, so that none counted means none seen.",
-           ("source",)),
     Metric("pymon_gpus_expected", "gauge", "GPUs seen since the daemon began, those that are gone included."),
     Metric("pymon_gpus_visible", "gauge", "GPUs that answer."),
 )  # fmt: skip
@@ -73,6 +71,8 @@ GPU_METRICS: Final[tuple[Metric, ...]] = (
     Metric("pymon_gpu_remapped_rows_total", "counter", "Memory rows replaced after errors.", (*GPU, "cause")),
     Metric("pymon_gpu_row_remap_pending", "gauge", "1 while a replaced row waits for a reset of the GPU.", GPU),
     Metric("pymon_gpu_row_remap_failure", "gauge", "1 where a row could not be replaced.", GPU),
+    Metric("pymon_gpu_xid_watch_up", "gauge", "1 while XID errors are watched, so that none counted means none seen.",
+           ("source",)),
     Metric("pymon_gpu_xid_events_total", "counter", "Driver errors by XID code, since the daemon began.",
            (*GPU, "xid", "source")),
     Metric("pymon_gpu_xid_last_timestamp_seconds", "gauge", "When the XID came last, in Unix time.", (*GPU, "xid")),

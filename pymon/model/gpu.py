@@ -163,6 +163,13 @@ class XidCount:
 
 
 @dataclass(frozen=True, slots=True)
+class XidSection(Section):
+    """Driver errors that the kernel's log told of, each with the GPU's PCI address as in `GpuIdentity`."""
+
+    events: tuple[tuple[str, XidCount], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Gpu:
     """One GPU. Readings that are too old to stand for now are None."""
 
