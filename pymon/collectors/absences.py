@@ -46,6 +46,13 @@ class Absences:
         self._counts[key] = self._counts.get(key, 0) + count
         self._examples.setdefault(key, example)
 
+    def together(self, other: Absences) -> Absences:
+        """Both, as a third one that may be noted in."""
+        both = Absences(dict(self._counts), {**other._examples, **self._examples})
+        for key, count in other._counts.items():
+            both._counts[key] = both._counts.get(key, 0) + count
+        return both
+
     def all(self) -> tuple[Absence, ...]:
         """What was noted."""
         return tuple(

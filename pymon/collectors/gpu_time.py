@@ -47,12 +47,13 @@ class GpuTimes:
         }
         for job, uuid, instance in held:
             idle = is_idle(by_uuid[uuid], instance)
+            if job in self._spent:
+                self._spent[job].seen_ns = now_ns
             if idle is None or since_s > _GAP_S:
                 continue
-            spent = self._spent.setdefault(job, _Spent())
+            spent = self._spent.setdefault(job, _Spent(seen_ns=now_ns))
             spent.allocated_s += since_s
             spent.idle_s += since_s if idle else 0.0
-            spent.seen_ns = now_ns
 
     def all(self, now_ns: int) -> tuple[GpuTime, ...]:
         """Of jobs that hold one or did lately."""

@@ -31,7 +31,6 @@ GONE_S = 3 * LOOK_S
 class _Facts:
     """What /proc tells of a process; `start_ticks` None: it is dead or not there."""
 
-    looked_ns: int
     start_ticks: int | None
     uid: int = -1
     identity: JobIdentity = field(default_factory=JobIdentity)
@@ -63,7 +62,9 @@ class JobsCollector:
     newest: Newest = no_snapshot
     clock: Clock = field(default_factory=SystemClock)
     user_name: Callable[[int], str] = user_name
-    _facts: dict[int, _Facts] = field(default_factory=dict)
+    _facts: dict[int, _Facts | None] = field(default_factory=dict)  # None: it cannot be read
+    _looked: Absences = field(default_factory=Absences)
+    _looked_ns: int | None = None
     _users: dict[int, str] = field(default_factory=dict)
     _gone: dict[tuple[str, int], int] = field(default_factory=dict)  # GPU and pid -> since when
     _pids: HostPids | None = None
@@ -71,7 +72,6 @@ class JobsCollector:
 
     def collect(self) -> JobsSection:
         """Read once."""
-        absences = Absences()
         now_ns = self.clock.monotonic_ns()
         snapshot = self.newest()
         training = snapshot.get(TrainingSection) if snapshot else None
@@ -80,41 +80,40 @@ class JobsCollector:
         if self._pids is None:
             self._pids = HostPids(self.processes)
         living = [p for p in training.processes if p.ended is None] if training else []
-        trainers = self._pids.resolve(living, now_ns, absences)
+        resolving = Absences()
+        trainers = self._pids.resolve(living, now_ns, resolving)
         host_pids = self._pids.driver_pids_are_ours(now_ns)
         holders = {process.pid for gpu in gpus for process in _listed(gpu)}
-        self._look({*trainers, *(holders if host_pids else ())}, now_ns, absences)
+        self._look({*trainers, *(holders if host_pids else ())}, now_ns)
+        absences = self._looked.together(resolving)
         holdings = tuple(self._holdings(gpus, trainers, host_pids, now_ns))
         found = tuple(self._processes(trainers, holdings, absences))
         self._times.note(gpus, holdings, found, now_ns)
         return JobsSection(found, holdings, self._times.all(now_ns), host_pids, absences.all())
 
-    def _look(self, pids: set[int], now_ns: int, absences: Absences) -> None:
+    def _look(self, pids: set[int], now_ns: int) -> None:
+        """At all of them each ten seconds, at new ones at once."""
+        if self._looked_ns is None or now_ns - self._looked_ns >= LOOK_S * 1e9:
+            self._looked_ns, self._looked, self._facts = now_ns, Absences(), {}
         self._facts = {pid: facts for pid, facts in self._facts.items() if pid in pids}
-        for pid in pids:
-            known = self._facts.get(pid)
-            if known is None or now_ns - known.looked_ns >= LOOK_S * 1e9:
-                facts = self._read(pid, now_ns, absences)
-                if facts is not None:
-                    self._facts[pid] = facts
-                else:
-                    self._facts.pop(pid, None)
+        for pid in sorted(pids - self._facts.keys()):
+            self._facts[pid] = self._read(pid, self._looked)
 
-    def _read(self, pid: int, now_ns: int, absences: Absences) -> _Facts | None:
+    def _read(self, pid: int, absences: Absences) -> _Facts | None:
         """None where it may live but cannot be read."""
         try:
             stat = self.processes.stat(pid)
         except (SourceAbsent, SourceFailed) as err:
             absences.note_error("process", err)
-            return _Facts(now_ns, None) if _is_gone(err) else None
+            return _Facts(None) if _is_gone(err) else None
         if stat.state in "ZX":
-            return _Facts(now_ns, None)
+            return _Facts(None)
         status = absences.get("status", self.processes.status, pid)
         if status is None:
             return None
         memberships = absences.get("cgroup", self.processes.cgroup, pid)
         identity = place(memberships).identity if memberships else JobIdentity()
-        return _Facts(now_ns, stat.start_ticks, status.uid, identity)
+        return _Facts(stat.start_ticks, status.uid, identity)
 
     def _holdings(
         self,

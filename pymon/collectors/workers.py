@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from pymon.base.errors import SourceAbsent
+from pymon.base.errors import SourceAbsent, SourceFailed
 from pymon.collectors.absences import Absences
 from pymon.collectors.watching import Newest, Watched, no_snapshot, watched
 from pymon.model.absence import Why
@@ -120,8 +120,8 @@ class WorkersCollector:
         for pid in pids[:_CHILDREN_MAX]:
             try:
                 child = self.processes.stat(pid)
-            except SourceAbsent:
-                continue  # it has just ended
+            except (SourceAbsent, SourceFailed):
+                continue  # it has just ended, as a rule
             if pid not in others and child.parent == own.pid:
                 found.append(child)
         return found
@@ -133,14 +133,14 @@ class WorkersCollector:
             return named
         try:
             mine = self.processes.arguments(own.pid)
-        except SourceAbsent:
+        except (SourceAbsent, SourceFailed):
             return []
         return [child for child in children if self._is_forked(child, mine)]
 
     def _is_forked(self, child: Stat, parents_arguments: list[str]) -> bool:
         try:
             arguments = self.processes.arguments(child.pid)
-        except SourceAbsent:
+        except (SourceAbsent, SourceFailed):
             return False
         return _SPAWNED in arguments or (arguments == parents_arguments and arguments != [""])
 
