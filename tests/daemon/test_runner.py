@@ -95,3 +95,18 @@ def test_what_a_late_run_brought_comes_with_the_next_tick_and_is_not_lost():
 
     assert outcome.section == SECTION
     assert len(late.runs) == 1
+
+
+def test_a_seldom_collector_that_was_late_is_told_with_the_next_tick_and_not_an_interval_later():
+    hang = threading.Event()
+    late = CollectorDouble(hang.wait, "late")
+    late.interval_s = 3600.0
+    runner = Runner([late])
+
+    assert runner.tick()[0].state is State.LATE
+    hang.set()
+    deadline_s = time.monotonic() + 5
+    while runner.tick()[0].state is State.LATE:
+        assert time.monotonic() < deadline_s
+
+    assert len(late.runs) == 1
