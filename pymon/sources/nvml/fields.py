@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
+import struct
 from collections.abc import Iterable
 from typing import Any, Final
 
+import pynvml
+
 from pymon.sources.nvml.device import Device
-from pymon.sources.nvml.library import AWAY, GONE, CallFailed, DriverAway, GpuGone
+from pymon.sources.nvml.library import NOT_SUPPORTED, CallFailed, DriverAway, GpuGone
 
 ALL_LINKS: Final = 0xFFFFFFFF  # scope of an NVLink field: the sum of all links (nvml.h)
 Field = tuple[int, int]  # id, scope
@@ -47,11 +51,15 @@ CLOCKS_EVENTS: Final = {
 RENUMBERED_FROM: Final = 251
 RENUMBERED_SINCE: Final = (580, 126)
 
-_MEMBERS = {0: "dVal", 1: "uiVal", 2: "ulVal", 3: "ullVal", 4: "sllVal", 5: "siVal", 6: "usVal"}
-_ABSENT = {"uiVal": 0xFFFFFFFF, "ulVal": 2**64 - 1, "ullVal": 2**64 - 1}  # NVML_VALUE_NOT_AVAILABLE
-_NARROW = frozenset({1, 5, 6})
+# nvmlFieldValue_t: id, scope, timestamp, latency, type of the value, return code, the value's eight bytes. Taken from
+# memory as it is: nvidia-ml-py's own structures cost a microsecond for each member that is looked at.
+_VALUE = struct.Struct("<IIqqIIQ")
+_DOUBLE, _U32, _I64, _I32, _U16 = 0, 1, 4, 5, 6
+_ABSENT_U32, _ABSENT_U64 = 2**32 - 1, 2**64 - 1  # NVML_VALUE_NOT_AVAILABLE
+_NARROW = frozenset({_U32, _I32, _U16})
 # Bytes in 32 bits wrap every 4 GiB, several times within a tick of a fast link: no total can be had from that.
 _WIDE: Final = frozenset({PCIE_TRANSMIT, PCIE_RECEIVE, NVLINK_TRANSMIT, NVLINK_RECEIVE})
+_NAME: Final = "nvmlDeviceGetFieldValues"
 
 
 def known_to(driver_version: str, fields: Iterable[Field]) -> list[Field]:
@@ -64,32 +72,54 @@ def known_to(driver_version: str, fields: Iterable[Field]) -> list[Field]:
 def read(device: Device, fields: Iterable[Field]) -> dict[Field, Any]:
     """The fields that the GPU tells, by id and scope. Raises DriverAway and GpuGone."""
     wanted = [field for field in fields if device.may_ask(field)]
-    name = "nvmlDeviceGetFieldValues"
-    values = device.ask_as(name, name, device.handle, wanted) if wanted else None
     found = {}
-    for field, value in zip(wanted, values or (), strict=False):
-        if value.nvmlReturn:
-            _refused(device, field, value.nvmlReturn)
-        elif field[0] in _WIDE and value.valueType in _NARROW:
-            device.note(field, CallFailed("nvmlDeviceGetFieldValues", 3))
-        elif (number := _number(value)) is not None:
-            found[field] = number
+    for number, scope, _, _, kind, code, bits in _ask(device, wanted):
+        field = (number, scope)
+        if code:
+            _refused(device, field, code)
+        elif number in _WIDE and kind in _NARROW:
+            device.note(field, CallFailed(_NAME, NOT_SUPPORTED))
+        elif (value := number_of(kind, bits)) is not None:
+            found[field] = value
     return found
 
 
+def _ask(device: Device, wanted: list[Field]) -> Iterable[tuple[int, ...]]:
+    function = getattr(pynvml.nvmlLib, _NAME, None)
+    if not wanted or function is None or not device.may_ask(_NAME):
+        return ()
+    memory = bytearray().join(_VALUE.pack(number, scope, 0, 0, 0, 0, 0) for number, scope in wanted)
+    array = (ctypes.c_ubyte * len(memory)).from_buffer(memory)
+    arguments = device.handle, ctypes.c_int(len(wanted)), array
+    code = device.library.call_as(device.index, _NAME, function, *arguments)
+    if code:
+        err = device.library.failure(_NAME, code)
+        if isinstance(err, DriverAway | GpuGone):
+            raise err
+        device.note(_NAME, err)
+        return ()
+    return _VALUE.iter_unpack(memory)
+
+
 def _refused(device: Device, field: Field, code: int) -> None:
-    err = device.library.failure("nvmlDeviceGetFieldValues", code)
-    if code in AWAY or code in GONE:
-        assert isinstance(err, DriverAway | GpuGone)
+    err = device.library.failure(_NAME, code)
+    if isinstance(err, DriverAway | GpuGone):
         raise err
     device.note(field, err)
 
 
-def _number(value: Any) -> float | int | None:
-    member = _MEMBERS.get(value.valueType)
-    if member is None:
-        return None
-    number: float | int = getattr(value.value, member)
-    if number == _ABSENT.get(member) or not math.isfinite(number):
-        return None
-    return number
+def number_of(kind: int, bits: int) -> float | int | None:
+    """What eight bytes say by their type (nvmlValueType_t); None for what NVML marks as not available."""
+    low = bits & 0xFFFFFFFF
+    if kind == _U32:
+        return None if low == _ABSENT_U32 else low
+    if kind == _DOUBLE:
+        (value,) = struct.unpack("<d", bits.to_bytes(8, "little"))
+        return value if math.isfinite(value) else None
+    if kind == _I32:
+        return low - 2**32 if low >= 2**31 else low
+    if kind == _I64:
+        return bits - 2**64 if bits >= 2**63 else bits
+    if kind == _U16:
+        return low & 0xFFFF
+    return None if bits == _ABSENT_U64 else bits  # unsigned long has 64 bits here

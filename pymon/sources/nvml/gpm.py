@@ -6,6 +6,7 @@ GPUs taken in parallel have crashed the library (gpud's gpm.go): there is one th
 
 from __future__ import annotations
 
+import struct
 import time
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -40,6 +41,10 @@ def _metrics() -> Any:
 
 
 _METRICS = _metrics()
+# nvmlGpmMetric_t: id, return code, value, three pointers to texts. Taken from memory as it is, as in `fields`.
+_METRIC = struct.Struct("<4xId24x")
+_FIRST = type(_METRICS).metrics.offset
+_VALUES = memoryview(_METRICS).cast("B")[_FIRST : _FIRST + len(METRICS) * _METRIC.size]
 
 
 @dataclass(slots=True)
@@ -109,8 +114,9 @@ class Gpm:
 
     def _activity(self, device: Device, window_s: float) -> GpuActivity:
         ratios = {}
-        for place, name in enumerate(METRICS.values()):
-            metric = _METRICS.metrics[place]
-            if metric.nvmlReturn == 0:
-                ratios[name] = device.plausible.ratio(metric.value)
+        for name, (code, percent) in zip(
+            METRICS.values(), _METRIC.iter_unpack(_VALUES), strict=True
+        ):
+            if code == 0:
+                ratios[name] = device.plausible.ratio(percent)
         return GpuActivity(window_s, **ratios)
