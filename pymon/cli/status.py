@@ -31,6 +31,7 @@ def command(socket: Path | None, as_json: bool) -> None:
     console.print(f"pymon {body.get('version')}, pid {body.get('pid')}, {path}, http {http}")
     for title, key in (
         ("training processes", "processes"),
+        ("GPUs", "gpus"),
         ("incidents", "incidents"),
         ("captures", "captures"),
         ("collectors", "collectors"),

@@ -39,12 +39,21 @@ class Pages:
 
     version: str
     metrics: bytes = b""
-    metrics_gzip: bytes = b""
     ready: bool = False
+    _gzip: bytes | None = (
+        None  # of the page, made for the first that wants it: ticks are more than scrapes
+    )
 
     def update(self, metrics: bytes) -> None:
-        """Takes a rendered page; level 1, since 4 % of the time buys most of the size."""
-        self.metrics, self.metrics_gzip, self.ready = metrics, gzip.compress(metrics, 1), True
+        """Takes a rendered page."""
+        self.metrics, self._gzip, self.ready = metrics, None, True
+
+    @property
+    def metrics_gzip(self) -> bytes:
+        """The page packed at level 1: 4 % of the time buys most of the size."""
+        if self._gzip is None:
+            self._gzip = gzip.compress(self.metrics, 1)
+        return self._gzip
 
 
 @dataclass(frozen=True, slots=True)

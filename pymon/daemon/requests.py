@@ -22,8 +22,10 @@ from pymon.daemon.peers import Peer
 from pymon.daemon.pipeline import Pipeline
 from pymon.link import wire
 from pymon.model.capture import CaptureReceipt
+from pymon.model.gpu import GpuSection
 from pymon.model.gpu_work import CudaEvents, CuptiSums, LayerState
 from pymon.model.run import RunCapture
+from pymon.model.snapshot import Snapshot
 from pymon.model.training import TrainingProcess, TrainingSection
 from pymon.reports import run_html
 
@@ -115,6 +117,7 @@ class Requests:
             "socket": str(self.socket),
             "http": self.http_url,
             "processes": [_process_row(p) for p in section.processes] if section else [],
+            "gpus": _gpu_rows(newest),
             "collectors": [
                 {"name": o.collector, "state": o.state.value, "reason": o.reason} for o in outcomes
             ],
@@ -176,6 +179,26 @@ def living(pipeline: Pipeline) -> tuple[TrainingProcess, ...]:
     """The attached processes that run, by the newest snapshot."""
     section = pipeline.newest.get(TrainingSection) if pipeline.newest else None
     return tuple(p for p in section.processes if p.ended is None) if section else ()
+
+
+def _gpu_rows(newest: Snapshot | None) -> list[dict[str, Any]]:
+    section = newest.get(GpuSection) if newest else None
+    rows = [
+        {
+            "gpu": gpu.index,
+            "uuid": gpu.uuid,
+            "name": gpu.identity.name if gpu.identity else "",
+            "state": gpu.state.value,
+            "utilization_ratio": gpu.fast.utilization_ratio if gpu.fast else None,
+            "reason": gpu.reason,
+        }
+        for gpu in (section.gpus if section else ())
+    ]
+    if section and section.driver.reason:
+        rows.append(
+            {"gpu": "driver", "state": section.driver.state.value, "reason": section.driver.reason}
+        )
+    return rows
 
 
 def _process_row(process: TrainingProcess) -> dict[str, Any]:

@@ -140,6 +140,8 @@ def test_a_bad_gpu_is_named_and_the_others_are_served_on(gpus, fault, state, see
         assert {k for k in healthy if k[1:2] == (index,)} <= {
             k for k in samples if k[1:2] == (index,)
         }
+    shown = gpus.node.pymon("status", "--socket", gpus.node.socket).stdout
+    assert f" {state} " in shown
     assert ends_in_time(daemon)
 
 
