@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pymon.base.clock import Clock
-from pymon.base.errors import SourceFailed
+from pymon.base.errors import SourceAbsent, SourceFailed
 from pymon.base.units import human_bytes
 from pymon.sources.procfs import Procfs
 
@@ -74,9 +74,8 @@ class Budget:
         needed = self.settings.min_free_bytes
         if free < needed:
             return f"{human_bytes(free)} of disk are free in {self.captures_dir}, {human_bytes(needed)} must be"
-        with contextlib.suppress(
-            SourceFailed
-        ):  # unknown is no reason: the probe looks for itself too
+        # Unknown is no reason: the probe looks for itself too.
+        with contextlib.suppress(SourceAbsent, SourceFailed):
             available = self.procfs.memory().available_bytes
             if available < needed:
                 return f"{human_bytes(available)} of memory are available, {human_bytes(needed)} must be"
