@@ -38,6 +38,7 @@ class HostTree:
         self.write("proc/vmstat", "pswpin 5\npswpout 6\npgmajfault 70\noom_kill 1\n")
         for resource in ("cpu", "memory", "io"):
             self.write(f"proc/pressure/{resource}", PRESSURE)
+        self.process(1, "systemd", parent=0)
         self.process(2, "kthreadd", parent=0, flags=KERNEL_THREAD)
         self.topology(cpus, cores or cpus)
         return self

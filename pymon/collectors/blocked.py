@@ -28,7 +28,8 @@ class BlockedCollector:
     Source: /proc/*/stat, and /proc/PID/status of those in state D; kernel threads, which rest in it, are left out.
         Of a process with many threads the main one counts.
     Cost: a read for each process of the node, each fifteen seconds.
-    Errors: processes that end meanwhile are none; with hidepid those of other users cannot be seen.
+    Errors: processes that end meanwhile are none. `SourceAbsent` where the daemon's user may not see those of others
+        (hidepid).
     """
 
     name: ClassVar[str] = "blocked"
@@ -44,6 +45,9 @@ class BlockedCollector:
         now_ns = self.clock.monotonic_ns()
         seen: dict[tuple[int, int], _Sight] = {}
         stuck: list[BlockedProcess] = []
+        self.processes.stat(
+            1
+        )  # whoever may not see that one does not see the others: none seen would mean nothing
         for pid in self.processes.pids():
             try:
                 stat = self.processes.stat(pid)

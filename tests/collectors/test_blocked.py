@@ -2,6 +2,7 @@ import time
 
 import pytest
 
+from pymon.base.errors import SourceAbsent
 from pymon.collectors.blocked import BlockedCollector
 from pymon.sources.process import Processes
 from tests.clock_double import ClockDouble
@@ -11,7 +12,9 @@ from tests.host_tree import KERNEL_THREAD, HostTree
 
 @pytest.fixture
 def tree(tmp_path):
-    return HostTree(tmp_path)
+    tree = HostTree(tmp_path)
+    tree.process(1, "systemd")
+    return tree
 
 
 @pytest.fixture
@@ -71,6 +74,14 @@ def test_what_is_odd_or_ended_costs_no_other(tree, blocked):
     section = look(blocked)
     assert (section.seen, section.stuck) == (1, 1)
     assert whys(section) == {("process", "unreadable"): 1}
+
+
+def test_who_does_not_see_the_processes_of_others_says_so_instead_of_none(tree, blocked):
+    tree.end(1)
+    tree.process(7, state="D")
+
+    with pytest.raises(SourceAbsent):
+        look(blocked)
 
 
 def test_five_hundred_processes_take_no_time_to_speak_of(tree, blocked):

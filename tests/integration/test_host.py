@@ -1,0 +1,302 @@
+"""Whole daemons on trees of /proc and /sys, on this machine, and without rights."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from shutil import which
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from pymon.cli.child_env import training_environment
+from pymon.link import wire
+from tests.collectors.test_cgroup import JOB
+from tests.daemon import pages
+from tests.host_tree import KERNEL_THREAD, PRESSURE, HostTree, device_of
+from tests.integration.node import ROOT, Node, until
+from tests.nvml_double import STATE, NodeDouble, standard_node, uuid_of
+from tests.sources.test_mounts import LLITE, NFS, OSC
+from tests.sources.test_procfs import DISKS, INTERFACES
+from tests.sources.test_shm import line
+
+USER = 65534
+ATTACHED = Path(__file__).with_name("attached.py")
+LOADING = Path(__file__).with_name("loading.py")
+root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root can start for other users")
+
+
+class Watched(Node):
+    """A node whose page is read as samples: family and label values without `uuid` -> value."""
+
+    def text(self):
+        try:
+            with urllib.request.urlopen(f"{self.http}/metrics", timeout=5) as page:
+                return page.read().decode()
+        except urllib.error.HTTPError:
+            return ""  # before the first tick
+
+    def samples(self):
+        return {
+            (sample.name, *(v for k, v in sample.labels.items() if k != "uuid")): sample.value
+            for family in text_string_to_metric_families(self.text())
+            for sample in family.samples
+        }
+
+    def until(self, *wanted, timeout_s=25):
+        """The samples, as soon as this one is among them."""
+
+        def found():
+            samples = self.samples()
+            return samples if wanted in samples else None
+
+        return until(found, timeout_s, f"{wanted}")
+
+    def start(self, command, env=None):
+        """A process that ends with the test."""
+        process = subprocess.Popen(command, cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True)
+        self.processes.append(process)
+        return process
+
+    def connect(self, **facts):
+        """A trainer that is this process."""
+        fd = pages.memfd_page()
+        sock = pages.connect(self.socket)
+        pages.send(sock, wire.Hello("ab" * 16, os.getpid(), **facts), [fd])
+        os.close(fd)
+        assert pages.receive(sock) == wire.Welcome()
+        return sock
+
+
+@pytest.fixture
+def node(tmp_path):
+    node = Watched(tmp_path)
+    yield node
+    node.end()
+
+
+def whole_tree(folder, version):
+    """A node with everything, on which this process trains with two workers, in a job of a container or of Slurm."""
+    tree = HostTree(folder).node(cpus=8, cores=4)
+    tree.write("proc/diskstats", DISKS)
+    tree.write("sys/block/sda/device/model", "x")
+    tree.write("proc/1/net/dev", INTERFACES)
+    tree.write("sys/class/net/eth0/device/vendor", "x")
+    tree.infiniband(port_rcv_data=10, port_xmit_data=20, symbol_error=1)
+    for index in (0, 1):
+        tree.pci(f"0000:{0x18 + index:02x}:00.0", link=(8, 16, "16.0 GT/s PCIe", "32.0 GT/s PCIe"))
+    tree.write("proc/1/mountstats", NFS)
+    tree.write("sys/kernel/debug/lustre/llite/fs-ff88/stats", LLITE)
+    tree.write("sys/kernel/debug/lustre/osc/fs-OST0001-osc-ff88/stats", OSC)
+    limits = {"memory_stat": "anon 100\nfile 700\nshmem 50"}
+    if version == 2:
+        tree.cgroup_v2("/")
+        tree.cgroup_v2(
+            JOB,
+            cpu_max="400000 100000",
+            cpu_stat="usage_usec 5000000\nnr_periods 9\nnr_throttled 3\nthrottled_usec 2000000",
+            memory_max="1000",
+            memory_current="900",
+            cpu_pressure=PRESSURE,
+            **limits,
+        )
+        cgroup = f"0::{JOB}\n"
+    else:
+        path = "/slurm/uid_0/job_4"
+        tree.cgroup_v1(
+            "cpu,cpuacct",
+            path,
+            cpu_cfs_quota_us="400000",
+            cpu_cfs_period_us="100000",
+            cpu_stat="nr_periods 9\nnr_throttled 3\nthrottled_time 2000000000",
+            cpuacct_usage="5000000000",
+        )
+        tree.cgroup_v1(
+            "memory", path, memory_limit_in_bytes="1000", memory_usage_in_bytes="900", **limits
+        )
+        cgroup = f"5:memory:{path}\n4:cpu,cpuacct:{path}\n"
+    own = os.getpid()
+    shm = line(device_of("/dev/shm"))
+    tree.process(
+        own, children=(8001, 8002), uid=os.geteuid(), cpus="0-7", cgroup=cgroup, mountinfo=shm
+    )
+    for pid in (8001, 8002):
+        tree.process(pid, "pt_data_worker", parent=own, state="D", cpus="0")
+    return tree
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_whole_daemon_on_trees_of_both_versions(node, tmp_path, monkeypatch, version):
+    tree = whole_tree(tmp_path / "host", version)
+    state = standard_node()
+    state["gpus"][0]["processes"] = [
+        {"pid": os.getpid(), "bytes": 1 << 30},
+        {"pid": 9999, "bytes": 1},
+    ]
+    state["gpus"][1]["processes"] = []
+    double = NodeDouble(tmp_path, state)
+    monkeypatch.setenv(STATE, str(double.path))
+    config = tmp_path / "pymon.toml"
+    config.write_text(f'[host]\nproc = "{tree.proc}"\nsys = "{tree.sys}"\n')
+    node.daemon(
+        "--http", "127.0.0.1:0", "--config", str(config), "--nvml-library", str(double.library)
+    )
+    sock = node.connect(rank=3, job_id="4")
+    who = ("3", "4", str(os.getpid()))
+
+    samples = node.until("pymon_process_gpu_numa_distance", "nearest", "0", *who)
+    samples |= node.until("pymon_loader_workers", "uninterruptible", *who)
+    samples |= node.until("pymon_cgroup_cpu_quota_cpus", "job_4")
+    sock.close()
+
+    assert samples[("pymon_process_usable_cpus", *who)] == 4
+    assert samples[("pymon_process_affinity_cpus", *who)] == 8
+    assert samples[("pymon_process_affinity_cores", *who)] == 4
+    assert samples["pymon_host_cores",] == 4
+    assert samples[("pymon_loader_workers", "uninterruptible", *who)] == 2
+    assert samples[("pymon_loader_workers_usable_cpus", *who)] == 1
+    assert samples["pymon_cgroup_cpu_quota_cpus", "job_4"] == 4
+    assert samples["pymon_cgroup_cpu_throttled_seconds_total", "job_4"] == 2
+    assert samples["pymon_cgroup_cpu_seconds_total", "job_4"] == 5
+    assert samples["pymon_cgroup_memory_limit_bytes", "job_4"] == 1000
+    assert samples["pymon_cgroup_memory_used_bytes", "job_4"] == 900
+    assert samples[("pymon_process_shm_total_bytes", *who)] == samples["pymon_shm_total_bytes",]
+    assert samples["pymon_gpu_holders", "0", "attached"] == 1
+    assert samples["pymon_disk_read_bytes_total", "sda"] == 2000 * 512
+    assert samples["pymon_network_receive_bytes_total", "eth0"] == 100
+    assert samples["pymon_infiniband_transmit_bytes_total", "mlx5_0", "1"] == 80
+    assert samples["pymon_pci_link_width", "0000:18:00.0", "gpu"] == 8
+    assert samples["pymon_nfs_requests_total", "fs1:/data", "read"] == 1298
+    assert samples["pymon_lustre_operation_seconds_total", "fs", "llite", "read"] == 2.5
+    assert samples["pymon_host_pressure_waiting_seconds_total", "io"] == 2.5
+    assert samples["pymon_host_oom_kills_total",] == 1
+    info = f'pymon_job_info{{gpu="0",uuid="{uuid_of(0)}",gpu_instance_id="",rank="3",job_id="4",pid="{who[2]}"'
+    assert info in node.text()
+    if which("promtool"):
+        checked = subprocess.run(
+            ["promtool", "check", "metrics"], input=node.text(), text=True, capture_output=True
+        )
+        assert (checked.returncode, checked.stdout + checked.stderr) == (0, "")
+
+
+def test_an_empty_host_costs_only_what_it_has_not(node, tmp_path):
+    tree = HostTree(tmp_path / "host")
+    config = tmp_path / "pymon.toml"
+    config.write_text(f'[host]\nproc = "{tree.proc}"\nsys = "{tree.sys}"\n')
+    node.daemon("--http", "127.0.0.1:0", "--config", str(config))
+
+    samples = node.until("pymon_collector_up", "lustre", "absent")
+    for name in ("host", "pressure", "disk", "network", "infiniband", "pci", "nfs", "lustre"):
+        assert samples["pymon_collector_up", name, "absent"] == 1
+    assert samples["pymon_collector_up", "shm", "ok"] == 1
+    assert not [key for key in samples if key[0].startswith(("pymon_host_", "pymon_disk_"))]
+
+
+def test_families_and_collectors_that_are_switched_off(node, tmp_path):
+    config = tmp_path / "pymon.toml"
+    config.write_text(
+        '[prometheus]\ndisabled = ["pymon_host_memory_*", "pymon_shm_used_bytes"]\n'
+        '[collectors]\ndisabled = ["disk", "jobs"]\n'
+    )
+    node.daemon("--http", "127.0.0.1:0", "--config", str(config))
+
+    samples = node.until("pymon_shm_total_bytes")
+    names = {key[0] for key in samples}
+    assert "pymon_host_cpus" in names
+    assert not [name for name in names if name.startswith(("pymon_host_memory_", "pymon_disk_"))]
+    assert "pymon_shm_used_bytes" not in names
+    assert not [key for key in samples if key[1:2] == ("disk",)]
+
+
+def test_loader_workers_of_a_real_training(node):
+    pytest.importorskip("torch", reason="torch is not installed")
+    node.daemon("--http", "127.0.0.1:0")
+    env = training_environment(os.environ, "test", node.socket)
+    process = node.start([sys.executable, str(LOADING), "2"], env)
+    who = ("", "", str(process.pid))
+
+    samples = node.until("pymon_loader_workers_cpu_seconds_total", *who, timeout_s=60)
+    samples = node.until("pymon_loader_workers_usable_cpus", *who)
+    workers = {
+        key[1]: value
+        for key, value in samples.items()
+        if key[0] == "pymon_loader_workers" and key[2:] == who
+    }
+    assert sum(workers.values()) == 2
+    assert samples[("pymon_loader_workers_usable_cpus", *who)] == len(os.sched_getaffinity(0))
+    assert samples[("pymon_loader_workers_open_fds", *who)] > 6
+    assert samples[("pymon_process_cpu_seconds_total", *who)] > 0
+    assert samples[("pymon_process_shm_total_bytes", *who)] == samples["pymon_shm_total_bytes",]
+
+
+@pytest.fixture
+def open_node():
+    """A node below a folder that every user may enter."""
+    folder = Path(tempfile.mkdtemp(prefix="pymon"))
+    folder.chmod(0o777)
+    node = Watched(folder)
+    yield node
+    node.end()
+    shutil.rmtree(folder)
+
+
+def own_shm(command):
+    """The command in a mount namespace with a /dev/shm of 16 MiB, 4 of them used."""
+    mount = "mount -t tmpfs -o size=16m pymon /dev/shm && head -c 4194304 /dev/zero > /dev/shm/x"
+    return ["unshare", "--mount", "sh", "-c", f'{mount} && exec "$@"', "sh", *command]
+
+
+def as_user(user, command):
+    """The command as that user, who may read every file, this Python's among them, and trace no process."""
+    if user == 0:
+        return command
+    caps = [f"--{kind}-caps=+dac_read_search" for kind in ("inh", "ambient")]
+    return ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", *caps, *command]
+
+
+@root_only
+@pytest.mark.skipif(
+    which("unshare") is None or which("setpriv") is None,
+    reason="unshare or setpriv is not installed (Debian package util-linux)",
+)
+@pytest.mark.parametrize("user", [0, USER])
+def test_the_shm_of_a_container_with_and_without_rights(open_node, user):
+    command = [sys.executable, "-m", "pymon", "daemon", "--no-kineto", "--http", "127.0.0.1:0"]
+    command += ["--socket", str(open_node.socket), "--state-dir", str(open_node.folder / "state")]
+    ready = open_node.start(as_user(user, command)).stdout.readline()
+    open_node.http = ready.split("http=")[1].strip()
+    trainer = open_node.start(own_shm([sys.executable, str(ATTACHED), str(open_node.socket)]))
+    assert trainer.stdout.readline() == "attached\n"
+    who = ("0", "j", str(trainer.pid))
+
+    samples = open_node.until("pymon_process_shm_total_bytes", *who)
+    assert samples[("pymon_process_shm_total_bytes", *who)] == 16 * 1024**2
+    if user == 0:
+        assert samples[("pymon_process_shm_used_bytes", *who)] == 4 * 1024**2
+        assert ("pymon_readings_absent", "shm", "shm", "no_permission") not in samples
+    else:
+        assert ("pymon_process_shm_used_bytes", *who) not in samples
+        assert samples["pymon_readings_absent", "shm", "shm", "no_permission"] == 1
+    for told_to_anyone in ("pymon_process_affinity_cpus", "pymon_process_open_fds"):
+        open_node.until(told_to_anyone, *who)
+
+
+def test_a_tick_goes_on_while_a_reading_hangs(node, tmp_path):
+    """A pipe in the place of a file: opening it for reading would wait for ever without care."""
+    tree = HostTree(tmp_path / "host").node()
+    (tree.proc / "diskstats").unlink(missing_ok=True)
+    os.mkfifo(tree.proc / "diskstats")
+    config = tmp_path / "pymon.toml"
+    config.write_text(f'[host]\nproc = "{tree.proc}"\nsys = "{tree.sys}"\n')
+    node.daemon("--http", "127.0.0.1:0", "--config", str(config))
+
+    node.until("pymon_host_cpus")
+    began_s = time.monotonic()
+    assert node.until("pymon_collector_up", "disk", "absent")["pymon_host_cpus",] == 2
+    assert time.monotonic() - began_s < 5
+    assert tree.process(2, "kthreadd", flags=KERNEL_THREAD) == 2
