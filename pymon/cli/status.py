@@ -32,9 +32,11 @@ def command(socket: Path | None, as_json: bool) -> None:
     for title, key in (
         ("training processes", "processes"),
         ("GPUs", "gpus"),
+        ("jobs", "jobs"),
         ("incidents", "incidents"),
         ("captures", "captures"),
         ("collectors", "collectors"),
+        ("readings that are absent", "absent"),
     ):
         _table(console, title, body.get(key) or [])
 

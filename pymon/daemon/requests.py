@@ -16,6 +16,7 @@ from pymon import __version__
 from pymon.base.errors import PymonError
 from pymon.daemon.agent import AgentServer
 from pymon.daemon.cases import write_whole
+from pymon.daemon.host_rows import absent_rows, job_rows
 from pymon.daemon.nvml.release import release
 from pymon.daemon.nvml.supervisor import Supervisor
 from pymon.daemon.peers import Peer
@@ -118,9 +119,11 @@ class Requests:
             "http": self.http_url,
             "processes": [_process_row(p) for p in section.processes] if section else [],
             "gpus": _gpu_rows(newest),
+            "jobs": job_rows(newest),
             "collectors": [
                 {"name": o.collector, "state": o.state.value, "reason": o.reason} for o in outcomes
             ],
+            "absent": absent_rows(newest),
             "incidents": [
                 {
                     "incident_id": incident.incident_id,
