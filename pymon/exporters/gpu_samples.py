@@ -24,6 +24,8 @@ Sample = tuple[str, Labels, float]
 COLLECTOR: Final = "nvml"
 _MEMORY: Final = ("size_bytes", "used_bytes", "free_bytes", "reserved_bytes")
 _RATIOS: Final = tuple(name for name in GpuActivity.__slots__ if name.endswith("_ratio"))
+_GPU_STATES: Final = tuple((state, state.value) for state in GpuState)
+_DRIVER_STATES: Final = tuple((state, state.value) for state in DriverState)
 _BOOLS: Final = ("row_remap_pending", "row_remap_failure")
 
 
@@ -72,8 +74,8 @@ class GpuSamples:
 def _about_driver(section: GpuSection) -> Iterator[Sample]:
     driver, cost = section.driver, section.cost
     yield "pymon_nvml_up", (), driver.state is DriverState.OK
-    for state in DriverState:
-        yield "pymon_nvml_state", (state.value,), driver.state is state
+    for state, name in _DRIVER_STATES:
+        yield "pymon_nvml_state", (name,), driver.state is state
     if driver.driver_version:
         versions = (driver.driver_version, driver.nvml_version, driver.cuda_version)
         yield "pymon_nvml_info", versions, 1
@@ -95,8 +97,8 @@ def _about_state(gpu: Gpu, labels: Labels) -> Iterator[Sample]:
         flags = ("1" if flag else "0" for flag in (who.unified_memory, who.mig_enabled))
         yield "pymon_gpu_info", (*labels, who.name, who.pci_bus_id, who.serial, *flags), 1
     yield "pymon_gpu_up", labels, gpu.state is GpuState.OK
-    for state in GpuState:
-        yield "pymon_gpu_state", (*labels, state.value), gpu.state is state
+    for state, name in _GPU_STATES:
+        yield "pymon_gpu_state", (*labels, name), gpu.state is state
     if gpu.last_reading_real_s is not None:
         yield "pymon_gpu_last_reading_timestamp_seconds", labels, gpu.last_reading_real_s
     for reason, total in gpu.invalid_total:

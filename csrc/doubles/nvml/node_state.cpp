@@ -86,6 +86,10 @@ int fault_of(const NodeState& state, const char* function, int gpu, int mig) {
     if (!fault.at("mig").is_null() && static_cast<int>(fault.at("mig").number) != mig) continue;
     if (fault.at("latency_ms").number > 0) usleep(static_cast<useconds_t>(fault.at("latency_ms").number * 1000));
     if (fault.at("crash").number != 0) std::raise(SIGSEGV);
+    if (fault.at("spin").number != 0) {
+      for (volatile uint64_t spins = 0;; spins = spins + 1) {
+      }
+    }
     while (fault.at("hang").number != 0) pause();  // for good: the state of this call is never looked at again
     if (fault.at("code").number != 0) return static_cast<int>(fault.at("code").number);
   }

@@ -3,7 +3,7 @@
 //   {"driver_version": "580.126.09", "nvml_version": "13.580.126.09", "cuda_version": 13000, "process_stride": 24,
 //    "gpus":   [{"uuid": "GPU-...", "utilization": [91, 40], "fields": {"186": 650000}, ...}],
 //    "faults": [{"function": "nvmlDeviceGetPowerUsage" or "*", "gpu": 1, "code": 3, "latency_ms": 5, "hang": true,
-//                "crash": true}],
+//                "spin": true, "crash": true}],
 //    "events": [{"at_s": 0.5, "gpu": 0, "xid": 79, "count": 1}]}
 //
 // A reading that a GPU lacks is answered NOT_SUPPORTED. A number may also grow by itself: {"start": 5, "per_s": 2,

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import msgspec
 
@@ -101,6 +102,16 @@ class Child:
         self.given_up_s = time.monotonic()
         kill(self.process.pid)
         self.sock.close()
+
+    def is_runnable(self) -> bool:
+        """Whether it wants a processor and may just not have got one: then it sleeps in no call."""
+        try:
+            stat = Path(f"/proc/{self.process.pid}/stat").read_text(
+                encoding="ascii", errors="replace"
+            )
+        except OSError:
+            return False
+        return stat.rpartition(")")[2].split()[:1] == ["R"]
 
     def is_gone(self) -> bool:
         """Whether the process has ended; never waits."""

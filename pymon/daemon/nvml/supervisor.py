@@ -25,6 +25,9 @@ WORKERS_MAX: Final = (
     4  # alive at once, those given up included: each keeps some 15 MB and its call in the driver
 )
 SILENT_S: Final = 10.0  # a worker that is in no call and says nothing: stopped, or out of memory
+STARVED: Final = (
+    5  # times the timeout that a worker may be runnable: it may spin in the library all the same
+)
 RETRY_S, RETRY_MAX_S = 60.0, 600.0  # what hung or crashed is asked again
 START_S, START_MAX_S = 1.0, 60.0  # a driver that is away is looked for again
 NO_LIBRARY_S: Final = 600.0  # a node without GPUs; `marks` sees a driver that comes
@@ -184,7 +187,7 @@ class Supervisor:
             self._heard_s = time.monotonic()
             self._note(message, self._heard_s)
         elif calling is not None and time.monotonic() >= deadline_s:
-            if child.calling() == calling:
+            if child.calling() == calling and not self._is_starved(child, deadline_s):
                 self._hung(calling, time.monotonic())
         elif calling is None and time.monotonic() >= deadline_s:
             self._give_up(f"a worker was silent for {SILENT_S:g} s")
@@ -194,6 +197,11 @@ class Supervisor:
             return self._heard_s + (SILENT_S if self._ready else self.settings.init_timeout_s)
         limit_s = self.settings.call_timeout_s if self._ready else self.settings.init_timeout_s
         return calling.began_mono_ns / 1e9 + limit_s
+
+    def _is_starved(self, child: Child, deadline_s: float) -> bool:
+        """A worker of a throttled or crowded daemon is runnable, not in the driver; but not for ever."""
+        patience_s = STARVED * self.settings.call_timeout_s
+        return child.is_runnable() and time.monotonic() < deadline_s + patience_s
 
     def _note(self, message: wire.Message, now_s: float) -> None:
         if isinstance(message, wire.Ready):

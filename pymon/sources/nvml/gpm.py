@@ -81,6 +81,11 @@ class Gpm:
             self._samples.pop(gpu_instance_id, None)
             return None
 
+    def forget(self) -> None:
+        """Asks anew whether it is supported; the samples' memory is kept, since it belongs to no GPU."""
+        self._supported = None
+        self.rearm()
+
     def rearm(self) -> None:
         """Begins anew, after a sampler that had stopped."""
         for samples in self._samples.values():

@@ -115,7 +115,8 @@ class Gpus:
             links = int(found.get((fields.NVLINK_LINKS, 0), 0))
         slot.fast_fields = fast.wanted(self.driver_version, links)
         slot.slow_fields = slow.wanted(links)
-        slot.gpm, slot.mig, slot.processes = Gpm(self.library), Mig(), Processes()
+        slot.gpm.forget()
+        slot.mig, slot.processes = Mig(), Processes()
         slot.device, slot.failed = device, None
         slot.mig.refresh(device)
 
@@ -148,7 +149,7 @@ class Gpus:
         if enabled != device.identity.mig_enabled:
             device.identity = replace(device.identity, mig_enabled=enabled)
             device.forget_refusals()
-            slot.gpm = Gpm(self.library)
+            slot.gpm.forget()
         slot.mig.refresh(device)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import resource
 import signal
 import socket
 import sys
@@ -69,6 +70,9 @@ def _serve(sock: socket.socket, calls: Library, gpus: Gpus) -> None:
 
 def _end_with_the_daemon() -> None:
     """Also in a call that hangs, and when the daemon is killed; a call that the kernel holds outlives even this."""
+    resource.setrlimit(
+        resource.RLIMIT_CORE, (0, 0)
+    )  # a library that crashes each minute fills no disk
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 

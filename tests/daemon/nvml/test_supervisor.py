@@ -426,3 +426,15 @@ def test_an_event_wait_that_fails_at_once_is_left_alone_for_a_while(driver):
 
     failed = {f: n for f, code, n in double.tick().cost.errors_total if code == "999"}
     assert failed["nvmlEventSetWait"] <= 2
+
+
+def test_a_worker_that_gets_no_processor_is_not_taken_for_one_that_hangs(driver):
+    """A runnable worker sleeps in no call; one that spins in the library for long is given up all the same."""
+    double = driver()
+    double.node.fail("nvmlDeviceGetUtilizationRates", gpu=1, spin=True)
+    until_s = time.monotonic() + 3 * CALL_S
+    while time.monotonic() < until_s:
+        assert "hung" not in states(double.tick())
+
+    section = double.until(lambda s: states(s) == ["ok", "hung"])
+    assert section.gpus[1].reason == "nvmlDeviceGetUtilizationRates does not return"
