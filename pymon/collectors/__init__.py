@@ -33,6 +33,18 @@ from pymon.sources.roots import Roots
 from pymon.sources.shm import ProcessMounts
 from pymon.sources.sysfs import Sysfs
 
+# Answered by the kernel from its own memory: they share a thread, since waking one costs more than what they read.
+QUICK = (
+    "processes",
+    "host",
+    "pressure",
+    "cgroup",
+    "placement",
+    "blocked",
+    "disk",
+    "network",
+)
+
 
 class Collector(Protocol):
     """One subject. `collect` raises SourceAbsent where it does not exist here, SourceFailed where reading it broke."""
@@ -42,7 +54,7 @@ class Collector(Protocol):
     timeout_s: ClassVar[float]
 
     def collect(self) -> Section:
-        """Read once; may block, since it runs on a thread of its own."""
+        """Read once; may block, since it runs on a thread of its own, or of the quick ones."""
         ...
 
 

@@ -39,7 +39,7 @@ class InfinibandCollector:
     """
 
     name: ClassVar[str] = "infiniband"
-    interval_s: ClassVar[float] = 5.0
+    interval_s: ClassVar[float] = 10.0
     timeout_s: ClassVar[float] = 0.5
     sysfs: Sysfs = field(default_factory=Sysfs)
     _rising: Rising = field(default_factory=Rising)

@@ -56,7 +56,7 @@ class JobsCollector:
     """
 
     name: ClassVar[str] = "jobs"
-    interval_s: ClassVar[float] = 1.0
+    interval_s: ClassVar[float] = 2.0
     timeout_s: ClassVar[float] = 0.5
     processes: Processes = field(default_factory=Processes)
     newest: Newest = no_snapshot

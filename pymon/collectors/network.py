@@ -35,7 +35,7 @@ class NetworkCollector:
     """
 
     name: ClassVar[str] = "network"
-    interval_s: ClassVar[float] = 5.0
+    interval_s: ClassVar[float] = 10.0
     timeout_s: ClassVar[float] = 0.5
     procfs: Procfs = field(default_factory=Procfs)
     sysfs: Sysfs = field(default_factory=Sysfs)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from pymon.base.errors import SourceAbsent, SourceFailed
-from pymon.collectors import Collector
+from pymon.collectors import QUICK, Collector
 from pymon.model.snapshot import Outcome, State
 
 log = logging.getLogger(__name__)
@@ -47,42 +47,43 @@ def guarded(what: str, work: Callable[[], ResultT], instead: ResultT) -> ResultT
         return instead
 
 
-class _Slot:
-    """One collector on its own daemon thread, so that a hung one holds up nobody, the daemon's end included."""
+class _Lane:
+    """A daemon thread for a collector, or for the quick ones: one that hangs holds up no other lane, nor the end."""
 
-    def __init__(self, collector: Collector) -> None:
-        self.collector = collector
+    def __init__(self, name: str) -> None:
         self._go, self._done = threading.Event(), threading.Event()
         self._done.set()
-        self._outcome: Outcome | None = None
-        self._late = False  # the outcome of a run that missed its tick waits for the next one
+        self._running: list[Collector] = []
+        self._outcomes: dict[str, Outcome] = {}  # not taken yet
         self._began_s = 0.0
-        name = f"pymon-{collector.name}"
-        threading.Thread(target=self._work, name=name, daemon=True).start()
+        threading.Thread(target=self._work, name=f"pymon-{name}", daemon=True).start()
 
-    def start(self) -> None:
-        """Begins a run, unless the one before is still at it, or what it brought has not been taken yet."""
-        if self._done.is_set() and not self._late:
-            self._done.clear()
+    def start(self, due: Sequence[Collector]) -> None:
+        """Begins a run, unless the one before is still at it; not of those whose late outcome was not taken yet."""
+        if self._done.is_set():
+            self._running = [c for c in due if c.name not in self._outcomes]
             self._began_s = time.monotonic()
-            self._go.set()
+            if self._running:
+                self._done.clear()
+                self._go.set()
 
-    def result(self, deadline_s: float) -> Outcome:
+    def result(self, collector: Collector, deadline_s: float) -> Outcome:
         """The run's outcome, or LATE; a late one comes with the next tick, since its steps are told only once."""
-        limit_s = min(deadline_s, self._began_s + self.collector.timeout_s)
-        if self._done.wait(max(0.0, limit_s - time.monotonic())) and self._outcome is not None:
-            self._late = False
-            return self._outcome
-        self._late = True
+        limit_s = min(deadline_s, self._began_s + collector.timeout_s)
+        if collector.name not in self._outcomes:
+            self._done.wait(max(0.0, limit_s - time.monotonic()))
+        if (outcome := self._outcomes.pop(collector.name, None)) is not None:
+            return outcome
         took_s = time.monotonic() - self._began_s
         reason = f"no answer after {took_s:.1f} s; not started again until it ends"
-        return Outcome(self.collector.name, State.LATE, took_s, None, reason)
+        return Outcome(collector.name, State.LATE, took_s, None, reason)
 
     def _work(self) -> None:
         while True:
             self._go.wait()
             self._go.clear()
-            self._outcome = run_once(self.collector)
+            for collector in self._running:
+                self._outcomes[collector.name] = run_once(collector)
             self._done.set()
 
 
@@ -92,20 +93,25 @@ class Runner:
 
     collectors: Sequence[Collector]
     budget_s: float = 0.9  # of a tick of one second
-    _slots: dict[str, _Slot] = field(default_factory=dict)
+    _lanes: dict[str, _Lane] = field(default_factory=dict)
     _last: dict[str, tuple[float, Outcome]] = field(default_factory=dict)
 
     def tick(self, everything: bool = False) -> tuple[Outcome, ...]:
         """Runs what is due, or all; blocks for `budget_s` at most. A part that is not due gives what it gave last."""
         now_s = time.monotonic()
-        due = [c for c in self.collectors if everything or self._is_due(c, now_s)]
-        for collector in due:
-            if collector.name not in self._slots:
-                self._slots[collector.name] = _Slot(collector)
-            self._slots[collector.name].start()
-        for collector in due:
-            outcome = self._slots[collector.name].result(now_s + self.budget_s)
-            self._last[collector.name] = (now_s, outcome)
+        lanes: dict[str, list[Collector]] = {}
+        for collector in self.collectors:
+            if everything or self._is_due(collector, now_s):
+                name = "quick" if collector.name in QUICK else collector.name
+                lanes.setdefault(name, []).append(collector)
+        for name, due in lanes.items():
+            if name not in self._lanes:
+                self._lanes[name] = _Lane(name)
+            self._lanes[name].start(due)
+        for name, due in lanes.items():
+            for collector in due:
+                outcome = self._lanes[name].result(collector, now_s + self.budget_s)
+                self._last[collector.name] = (now_s, outcome)
         return tuple(replace(self._last[c.name][1]) for c in self.collectors)
 
     def _is_due(self, collector: Collector, now_s: float) -> bool:

@@ -101,13 +101,11 @@ class Procfs:
 
     def memory(self) -> Memory:
         """/proc/meminfo."""
-        return files.parsed(f"{self.root}/meminfo", _memory)
+        return files.parsed(f"{self.root}/meminfo", lambda text: _memory(f"\n{text}"))
 
     def paging(self) -> Paging:
         """/proc/vmstat."""
-        values = files.parsed(f"{self.root}/vmstat", files.keyed)
-        names = ("pswpin", "pswpout", "pgmajfault", "oom_kill")
-        return Paging(*(values.get(name) for name in names))
+        return files.parsed(f"{self.root}/vmstat", lambda text: _paging(f"\n{text}"))
 
     def pressure(self, resource: str) -> tuple[float, float | None]:
         """Seconds in which some, and in which all that were not idle waited for the resource, since boot."""
@@ -137,31 +135,55 @@ class Procfs:
 
 
 def _cpu_times(text: str) -> CpuTimes:
-    lines = files.lines(text)
-    ticks = [int(field) for field in lines[0].split()[1:9]]
+    """Without looking at each line: on large hosts the one of interrupts alone has a hundred thousand characters."""
+    first = text[: text.index("\n")]
+    ticks = [int(field) for field in first.split()[1:9]]
     ticks += [0] * (len(CPU_MODES) - len(ticks))
-    idle = ticks[3] + ticks[4]
-    if not sum(ticks):
-        raise ValueError("no ticks")
-    count = sum(line.startswith("cpu") for line in lines) - 1
-    blocked = [int(line.split()[1]) for line in lines if line.startswith("procs_blocked ")]
-    busy = sum(ticks) - idle
-    return CpuTimes(busy, sum(ticks), count, tuple(ticks), blocked[0] if blocked else None)
+    if not first.startswith("cpu ") or not sum(ticks):
+        raise ValueError(first[:40])
+    busy = sum(ticks) - ticks[3] - ticks[4]
+    blocked = _after(text, "\nprocs_blocked ")
+    return CpuTimes(busy, sum(ticks), text.count("\ncpu"), tuple(ticks), blocked)
 
 
 def _memory(text: str) -> Memory:
-    values = {}
-    for line in files.lines(text):
-        name, _, rest = line.partition(":")
-        number, *unit = rest.split() or [""]
-        if number.isdecimal():
-            values[name] = int(number) * (1024 if unit == ["kB"] else 1)
-    optional = ("MemFree", "Cached", "Buffers", "Shmem", "Dirty", "Writeback")
+    def value(name: str) -> int | None:
+        kib = _after(text, f"\n{name}:")
+        return None if kib is None else kib * 1024
+
+    total, available = value("MemTotal"), value("MemAvailable")
+    if total is None or available is None:
+        raise ValueError("no MemTotal or no MemAvailable")
     return Memory(
-        values["MemTotal"],
-        values["MemAvailable"],
-        *(values.get(name) for name in (*optional, "SwapTotal", "SwapFree")),
+        total_bytes=total,
+        available_bytes=available,
+        free_bytes=value("MemFree"),
+        cached_bytes=value("Cached"),
+        buffers_bytes=value("Buffers"),
+        shared_bytes=value("Shmem"),
+        dirty_bytes=value("Dirty"),
+        writeback_bytes=value("Writeback"),
+        swap_total_bytes=value("SwapTotal"),
+        swap_free_bytes=value("SwapFree"),
     )
+
+
+def _paging(text: str) -> Paging:
+    return Paging(
+        swapped_in_pages=_after(text, "\npswpin "),
+        swapped_out_pages=_after(text, "\npswpout "),
+        major_faults=_after(text, "\npgmajfault "),
+        oom_kills=_after(text, "\noom_kill "),
+    )
+
+
+def _after(text: str, name: str) -> int | None:
+    """The number that follows; None where the name is not there."""
+    begin = text.find(name)
+    if begin < 0:
+        return None
+    begin += len(name)
+    return int(text[begin : text.index("\n", begin)].split(maxsplit=1)[0])
 
 
 def _disks(text: str) -> tuple[Disk, ...]:

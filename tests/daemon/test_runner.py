@@ -110,3 +110,27 @@ def test_a_seldom_collector_that_was_late_is_told_with_the_next_tick_and_not_an_
         assert time.monotonic() < deadline_s
 
     assert len(late.runs) == 1
+
+
+def test_quick_ones_share_a_thread_and_one_that_hangs_costs_those_after_it_one_tick():
+    hang = threading.Event()
+    threads = {}
+
+    def note(name):
+        return lambda: threads.update({name: threading.get_ident()})
+
+    first = CollectorDouble(note("pressure"), "pressure")
+    second = CollectorDouble(note("host"), "host")
+    other = CollectorDouble(note("shm"), "shm")
+    runner = Runner([first, second, other])
+    assert [outcome.state for outcome in runner.tick(everything=True)] == [State.OK] * 3
+    assert threads["pressure"] == threads["host"] != threads["shm"]
+
+    second.action = hang.wait
+    states = [outcome.state for outcome in runner.tick(everything=True)]
+    assert states == [State.OK, State.LATE, State.OK]
+    hang.set()
+    deadline_s = time.monotonic() + 5
+    while State.LATE in {outcome.state for outcome in runner.tick(everything=True)}:
+        assert time.monotonic() < deadline_s
+    assert len(second.runs) == 2
