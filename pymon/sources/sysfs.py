@@ -149,7 +149,8 @@ class Sysfs:
     def core(self, cpu: int) -> int:
         """The lowest processor of the physical core that this one is a thread of."""
         topology = f"{self.root}/devices/system/cpu/cpu{cpu}/topology"
-        return min(files.parsed(f"{topology}/thread_siblings_list", files.cpu_list))
+        siblings = f"{topology}/thread_siblings_list"
+        return files.parsed(siblings, lambda text: min(files.cpu_list(text)))
 
 
 def _exists(path: str) -> bool:
