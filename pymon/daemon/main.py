@@ -31,7 +31,8 @@ from pymon.daemon.http import HttpServer, Pages
 from pymon.daemon.incidents import Incidents
 from pymon.daemon.ledger import Ledger
 from pymon.daemon.listener import default_path
-from pymon.daemon.nvml.supervisor import NvmlSettings, Supervisor
+from pymon.daemon.nvml.settings import NvmlSettings
+from pymon.daemon.nvml.supervisor import Supervisor
 from pymon.daemon.peers import Peer
 from pymon.daemon.pipeline import Pipeline
 from pymon.daemon.requests import Requests, living

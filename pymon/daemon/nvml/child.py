@@ -43,6 +43,7 @@ class Child:
     page: Page
     began_s: float = field(default_factory=time.monotonic)
     given_up_s: float | None = None
+    stuck_at: int | None = None  # the GPU whose call it hangs in, or EVENTS
 
     @classmethod
     def start(cls, library: str = "") -> Child:
@@ -97,9 +98,9 @@ class Child:
         """The call that it is in."""
         return self.page.read()
 
-    def give_up(self, kill: Kill) -> None:
+    def give_up(self, kill: Kill, stuck_at: int | None = None) -> None:
         """Kills it and lets go of the lines; `is_gone` may stay False for ever."""
-        self.given_up_s = time.monotonic()
+        self.given_up_s, self.stuck_at = time.monotonic(), stuck_at
         kill(self.process.pid)
         self.sock.close()
 

@@ -11,9 +11,11 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from pymon.daemon.nvml.backoff import EVENTS, Backoff, Skips
 from pymon.daemon.nvml.child import Child, ChildEnded, Kill, kill_now
 from pymon.daemon.nvml.marks import Marks
 from pymon.daemon.nvml.roster import Roster
+from pymon.daemon.nvml.settings import NvmlSettings
 from pymon.model.gpu import Driver, DriverState, GpuSection
 from pymon.sources.nvml import wire
 from pymon.sources.nvml.announce import NO_GPU, Announcement
@@ -21,21 +23,16 @@ from pymon.sources.nvml.announce import NO_GPU, Announcement
 log = logging.getLogger(__name__)
 
 BUDGET_S: Final = 0.8  # of the tick's second, and below the runner's 0.9
-WORKERS_MAX: Final = (
-    4  # alive at once, those given up included: each keeps some 15 MB and its call in the driver
-)
+# Alive at once, those given up included: each keeps some 15 MB, and its call in the driver.
+WORKERS_MAX: Final = 4
 SILENT_S: Final = 10.0  # a worker that is in no call and says nothing: stopped, or out of memory
-STARVED: Final = (
-    5  # times the timeout that a worker may be runnable: it may spin in the library all the same
-)
-RETRY_S, RETRY_MAX_S = 60.0, 600.0  # what hung or crashed is asked again
+# Times the timeout that a worker may be runnable: it may spin in the library all the same.
+STARVED: Final = 5
 START_S, START_MAX_S = 1.0, 60.0  # a driver that is away is looked for again
 NO_LIBRARY_S: Final = 600.0  # a node without GPUs; `marks` sees a driver that comes
 STUCK_S: Final = 5.0  # a worker that ends later than this after SIGKILL was held by the driver
-_EVENT_CALLS: Final = frozenset(
-    {"nvmlEventSetCreate", "nvmlDeviceRegisterEvents", "nvmlEventSetWait"}
-)
-_EVENTS: Final = -2  # beside the GPUs' indices, in what is skipped
+WAIT_S: Final = 2.0  # beside the timeout: what a healthy GPU may wait for a worker that hangs
+_EVENT_CALLS: Final = ("nvmlEventSetCreate", "nvmlDeviceRegisterEvents", "nvmlEventSetWait")
 _STATES: Final = {
     4: DriverState.NO_PERMISSION,
     9: DriverState.NO_DRIVER,
@@ -44,39 +41,11 @@ _STATES: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class NvmlSettings:
-    """`call_timeout_s`: NVML's calls take microseconds to 20 ms, some seconds are a hang. `init_timeout_s`: without
-    persistence mode the first nvmlInit brings every GPU up. `library`: a test's double instead of the driver's."""
-
-    call_timeout_s: float = 2.0
-    init_timeout_s: float = 30.0
-    slow_s: float = 10.0
-    per_link: bool = False
-    process_utilization: bool = False
-    library: str = ""
-
-
-@dataclass(slots=True)
-class Backoff:
-    """When something may be tried again; each failure doubles the wait."""
-
-    first_s: float
-    most_s: float
-    at_s: float = 0.0
-    wait_s: float = 0.0
-
-    def failed(self, now_s: float) -> None:
-        """Not before a while from now."""
-        self.wait_s = min(self.most_s, 2 * self.wait_s or self.first_s)
-        self.at_s = now_s + self.wait_s
-
-
 @dataclass(slots=True)
 class Supervisor:
     """`read` gives the section of a tick; `release` and `close` may be called from another thread."""
 
-    settings: NvmlSettings = NvmlSettings()
+    settings: NvmlSettings = field(default_factory=NvmlSettings)
     marks: Marks = field(default_factory=Marks)
     kill: Kill = kill_now
     roster: Roster = field(init=False)
@@ -85,16 +54,14 @@ class Supervisor:
     _ready: bool = False
     _busy: bool = False
     _heard_s: float = 0.0
-    _skip: dict[int, Backoff] = field(default_factory=dict)
+    _skips: Skips = field(default_factory=Skips)
     _order: wire.Sweep = field(default_factory=wire.Sweep)
     _start: Backoff = field(default_factory=lambda: Backoff(START_S, START_MAX_S))
     _released_until_s: float = 0.0
     _closed: bool = False
 
     def __post_init__(self) -> None:
-        fresh_s = (
-            self.settings.call_timeout_s + 2.0
-        )  # so long a healthy GPU may wait for a worker that hangs
+        fresh_s = self.settings.call_timeout_s + WAIT_S
         self.roster = Roster(fresh_s, 2.5 * self.settings.slow_s)
         self.roster.driver = Driver(DriverState.STARTING, double=bool(self.settings.library))
 
@@ -156,13 +123,11 @@ class Supervisor:
     def _ask(self, now_s: float) -> Child:
         child = self._child
         assert child is not None
-        # One at a time, since each may cost a worker, and none where that one would be the last.
-        retried = [index for index, backoff in self._skip.items() if now_s >= backoff.at_s]
-        spare = len(self._stuck) < WORKERS_MAX - 1
-        skip = set(self._skip) - set(retried[:1] if spare else ())
+        held = {one.stuck_at for one in self._stuck if one.stuck_at is not None}
+        skip = self._skips.now(now_s, held, spare=len(self._stuck) < WORKERS_MAX - 1)
         self._order = wire.Sweep(
             skip=tuple(sorted(index for index in skip if index >= 0)),
-            events=_EVENTS not in skip,
+            events=EVENTS not in skip,
             per_link=self.settings.per_link,
             process_utilization=self.settings.process_utilization,
             slow_s=self.settings.slow_s,
@@ -190,7 +155,8 @@ class Supervisor:
             if child.calling() == calling and not self._is_starved(child, deadline_s):
                 self._hung(calling, time.monotonic())
         elif calling is None and time.monotonic() >= deadline_s:
-            self._give_up(f"a worker was silent for {SILENT_S:g} s")
+            log.warning("NVML: a worker was silent for %g s", SILENT_S)
+            self._give_up()
 
     def _deadline_s(self, calling: Announcement | None) -> float:
         if calling is None:
@@ -208,13 +174,13 @@ class Supervisor:
             self._is_ready(message)
         elif isinstance(message, wire.GpuRead):
             self.roster.note(message, now_s, time.time())
-            if message.index in self._skip and message.index not in self._order.skip:
-                del self._skip[message.index]  # it answers again
+            if message.index not in self._order.skip:
+                self._skips.discard(message.index)
         elif isinstance(message, wire.Done):
             self._busy = False
             self.roster.done(message, self._order.skip, time.time())
             if self._order.events:
-                self._skip.pop(_EVENTS, None)
+                self._skips.discard(EVENTS)
             driver = self.roster.driver
             if driver.watches_xids != message.watches_xids:
                 self.roster.driver = replace(driver, watches_xids=message.watches_xids)
@@ -234,20 +200,17 @@ class Supervisor:
         )
 
     def _is_away(self, away: wire.Away, now_s: float) -> None:
-        self._drop_child()
+        self._give_up()
         if away.code == 0:  # the number of GPUs has changed
-            self._skip.clear()
+            self._skips.clear()
             return
         self.roster.count_error(away.function, away.code)
         state = _STATES.get(away.code, DriverState.FAILED)
         reason = f"{away.function}: {away.text} ({away.code})"
         if self.roster.driver.state is not state:
-            log.log(
-                logging.INFO if state is DriverState.NO_LIBRARY else logging.WARNING,
-                "NVML: %s",
-                reason,
-            )
-        self._skip.clear()
+            usual = state is DriverState.NO_LIBRARY  # a node without GPUs
+            log.log(logging.INFO if usual else logging.WARNING, "NVML: %s", reason)
+        self._skips.clear()
         self._start.most_s = NO_LIBRARY_S if state is DriverState.NO_LIBRARY else START_MAX_S
         self._away(state, reason, now_s)
 
@@ -255,33 +218,32 @@ class Supervisor:
         """It died by itself: in a call, then that GPU is left alone for a while; or between calls."""
         calling, was_idle = child.calling(), self._ready and not self._busy
         how = child.how_it_ended()
-        self._drop_child()
+        self._give_up()
         if was_idle:
             return  # nobody asked it for long
         reason = f"the worker was {how}" + (f" in {calling.function}" if calling else "")
         log.warning("NVML: %s", reason)
         if calling is not None and calling.gpu != NO_GPU:
-            self._skip_for_a_while(calling.gpu, now_s)
+            self._skips.add(calling.gpu, now_s)
             self.roster.crashed(calling.gpu, reason)
         else:
             self._away(DriverState.FAILED, reason, now_s)
 
     def _hung(self, calling: Announcement, now_s: float) -> None:
         log.warning("NVML: %s does not return (GPU %s)", calling.function, calling.gpu)
-        self._give_up("")
         if calling.function in _EVENT_CALLS:
+            self._give_up(stuck_at=EVENTS)
             self.roster.count_hang(calling.function)
-            self._skip_for_a_while(_EVENTS, now_s)
+            self._skips.add(EVENTS, now_s)
         elif calling.gpu != NO_GPU:
+            self._give_up(stuck_at=calling.gpu)
             self.roster.hung(calling.gpu, calling.function)
-            self._skip_for_a_while(calling.gpu, now_s)
+            self._skips.add(calling.gpu, now_s)
         else:
+            self._give_up()
             self.roster.count_hang(calling.function)
             self._start.wait_s = max(self._start.wait_s, self.settings.init_timeout_s / 2)
             self._away(DriverState.HUNG, f"{calling.function} does not return", now_s)
-
-    def _skip_for_a_while(self, index: int, now_s: float) -> None:
-        self._skip.setdefault(index, Backoff(RETRY_S, RETRY_MAX_S)).failed(now_s)
 
     def _away(self, state: DriverState, reason: str, now_s: float) -> None:
         self._start.failed(now_s)
@@ -290,28 +252,23 @@ class Supervisor:
 
     def _let_go(self) -> None:
         if self._child is not None:
-            self._give_up("")
+            self._give_up()
         self.roster.away(_with_state(self.roster.driver, DriverState.RELEASED, "let go on request"))
 
     def _renew(self, reason: str) -> None:
         if self._child is not None:
             log.info("NVML: %s: a new worker", reason)
-            self._give_up("")
-        self._skip.clear()
+            self._give_up()
+        self._skips.clear()
         self._start = Backoff(START_S, START_MAX_S)
 
-    def _give_up(self, reason: str) -> None:
-        if reason:
-            log.warning("NVML: %s", reason)
+    def _give_up(self, stuck_at: int | None = None) -> None:
+        """Also one that has said its last: the kernel may take a moment more."""
         child, self._child = self._child, None
         if child is not None:
-            child.give_up(self.kill)
+            child.give_up(self.kill, stuck_at)
             self._stuck.append(child)
             self.roster.workers_stuck = len(self._stuck)
-
-    def _drop_child(self) -> None:
-        """It has said its last, or ended; the kernel may take a moment more."""
-        self._give_up("")
 
     def _bury(self, now_s: float) -> None:
         """A worker that was stuck for long and has ended: the driver moves again, so all is tried at once."""
@@ -320,8 +277,8 @@ class Supervisor:
             child.page.close()
             stuck_s = now_s - (child.given_up_s or now_s)
             if stuck_s > STUCK_S:
-                for backoff in (*self._skip.values(), self._start):
-                    backoff.at_s = now_s
+                self._skips.try_all(now_s)
+                self._start.at_s = now_s
         self.roster.workers_stuck = len(self._stuck)
 
 

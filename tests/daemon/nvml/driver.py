@@ -3,10 +3,13 @@
 import time
 from dataclasses import dataclass
 
-from pymon.daemon.nvml.supervisor import NvmlSettings, Supervisor
+from pymon.daemon.nvml.settings import NvmlSettings
+from pymon.daemon.nvml.supervisor import Supervisor
 from pymon.model.gpu import DriverState, GpuState
 
-CALL_S = 0.4  # far above what a call of the double takes, also on a busy machine
+CALL_S = (
+    0.25  # far above what a call of the double takes; a worker that is only starved is waited for
+)
 
 
 @dataclass

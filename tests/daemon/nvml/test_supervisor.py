@@ -53,7 +53,7 @@ def test_a_healthy_node_is_read_within_two_ticks(driver):
     assert section.driver.driver_version == "580.126.09"
     assert section.driver.double
     assert section.cost.workers_total == 1
-    assert all(gpu.fast.activity for gpu in double.until(lambda s: s.gpus[1].fast.activity).gpus)
+    double.until(lambda s: all(gpu.fast.activity for gpu in s.gpus))
 
 
 @pytest.mark.parametrize("name", OF_ONE_GPU)
@@ -126,7 +126,7 @@ def test_a_gpu_that_hung_is_asked_again_and_comes_back(driver):
     double.node.mend()
     assert states(double.tick()) == ["ok", "hung"]
 
-    double.supervisor._skip[1].at_s = 0
+    double.supervisor._skips.try_all(0)
     double.until_read()
 
 
@@ -143,13 +143,26 @@ def test_workers_that_no_signal_ends_are_not_waited_for_and_never_more_than_four
         assert double.tick().cost.workers_total == 4
 
 
+def test_a_hung_gpu_is_not_asked_again_while_a_worker_is_stuck_at_it(driver):
+    double = driver(kill=lambda pid: None)
+    double.node.fail("nvmlDeviceGetUtilizationRates", gpu=1, hang=True)
+    double.until(lambda s: states(s) == ["ok", "hung"])
+    double.supervisor._skips.try_all(0)
+    until_s = time.monotonic() + 3 * CALL_S
+    while time.monotonic() < until_s:
+        assert double.tick().cost.workers_total == 2
+
+    double.node.mend()
+    os.kill(double.supervisor._stuck[0].process.pid, signal.SIGKILL)
+    double.until_read()
+
+
 def test_a_hung_gpu_is_not_asked_again_where_that_would_take_the_last_worker(driver):
     double = driver(standard_node(4), kill=lambda pid: None)
     for index in range(3):
         double.node.fail("nvmlDeviceGetUtilizationRates", gpu=index, hang=True)
     double.until(lambda s: states(s) == ["hung"] * 3 + ["ok"])
-    for backoff in double.supervisor._skip.values():
-        backoff.at_s = 0
+    double.supervisor._skips.try_all(0)
 
     until_s = time.monotonic() + 2 * CALL_S
     while time.monotonic() < until_s:
