@@ -16,14 +16,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from pymon.cli.child_env import training_environment
 from pymon.link import wire
-from tests.collectors.test_cgroup import JOB
+from tests.collectors import whole
 from tests.daemon import pages
-from tests.host_tree import KERNEL_THREAD, PRESSURE, HostTree, device_of
+from tests.host_tree import KERNEL_THREAD, HostTree
 from tests.integration.node import ROOT, Node, until
 from tests.nvml_double import STATE, NodeDouble, standard_node, uuid_of
-from tests.sources.test_mounts import LLITE, NFS, OSC
-from tests.sources.test_procfs import DISKS, INTERFACES
-from tests.sources.test_shm import line
 
 USER = 65534
 ATTACHED = Path(__file__).with_name("attached.py")
@@ -80,59 +77,9 @@ def node(tmp_path):
     node.end()
 
 
-def whole_tree(folder, version):
-    """A node with everything, on which this process trains with two workers, in a job of a container or of Slurm."""
-    tree = HostTree(folder).node(cpus=8, cores=4)
-    tree.write("proc/diskstats", DISKS)
-    tree.write("sys/block/sda/device/model", "x")
-    tree.write("proc/1/net/dev", INTERFACES)
-    tree.write("sys/class/net/eth0/device/vendor", "x")
-    tree.infiniband(port_rcv_data=10, port_xmit_data=20, symbol_error=1)
-    for index in (0, 1):
-        tree.pci(f"0000:{0x18 + index:02x}:00.0", link=(8, 16, "16.0 GT/s PCIe", "32.0 GT/s PCIe"))
-    tree.write("proc/1/mountstats", NFS)
-    tree.write("sys/kernel/debug/lustre/llite/fs-ff88/stats", LLITE)
-    tree.write("sys/kernel/debug/lustre/osc/fs-OST0001-osc-ff88/stats", OSC)
-    limits = {"memory_stat": "anon 100\nfile 700\nshmem 50"}
-    if version == 2:
-        tree.cgroup_v2("/")
-        tree.cgroup_v2(
-            JOB,
-            cpu_max="400000 100000",
-            cpu_stat="usage_usec 5000000\nnr_periods 9\nnr_throttled 3\nthrottled_usec 2000000",
-            memory_max="1000",
-            memory_current="900",
-            cpu_pressure=PRESSURE,
-            **limits,
-        )
-        cgroup = f"0::{JOB}\n"
-    else:
-        path = "/slurm/uid_0/job_4"
-        tree.cgroup_v1(
-            "cpu,cpuacct",
-            path,
-            cpu_cfs_quota_us="400000",
-            cpu_cfs_period_us="100000",
-            cpu_stat="nr_periods 9\nnr_throttled 3\nthrottled_time 2000000000",
-            cpuacct_usage="5000000000",
-        )
-        tree.cgroup_v1(
-            "memory", path, memory_limit_in_bytes="1000", memory_usage_in_bytes="900", **limits
-        )
-        cgroup = f"5:memory:{path}\n4:cpu,cpuacct:{path}\n"
-    own = os.getpid()
-    shm = line(device_of("/dev/shm"))
-    tree.process(
-        own, children=(8001, 8002), uid=os.geteuid(), cpus="0-7", cgroup=cgroup, mountinfo=shm
-    )
-    for pid in (8001, 8002):
-        tree.process(pid, "pt_data_worker", parent=own, state="D", cpus="0")
-    return tree
-
-
 @pytest.mark.parametrize("version", [1, 2])
 def test_a_whole_daemon_on_trees_of_both_versions(node, tmp_path, monkeypatch, version):
-    tree = whole_tree(tmp_path / "host", version)
+    tree = whole.tree(tmp_path / "host", version, os.getpid())
     state = standard_node()
     state["gpus"][0]["processes"] = [
         {"pid": os.getpid(), "bytes": 1 << 30},
@@ -284,6 +231,55 @@ def test_the_shm_of_a_container_with_and_without_rights(open_node, user):
         assert samples["pymon_readings_absent", "shm", "shm", "no_permission"] == 1
     for told_to_anyone in ("pymon_process_affinity_cpus", "pymon_process_open_fds"):
         open_node.until(told_to_anyone, *who)
+
+
+@pytest.fixture
+def half_a_processor():
+    """The file that takes processes into a group of this machine with half a processor."""
+    base = Path("/sys/fs/cgroup")
+    second = (base / "cgroup.controllers").exists()
+    folder = base / ("" if second else "cpu") / f"pymon-test-{os.getpid()}"
+    try:
+        folder.mkdir()
+        if second:
+            (folder / "cpu.max").write_text("50000 100000")
+        else:
+            (folder / "cpu.cfs_quota_us").write_text("50000")
+    except OSError as err:
+        pytest.skip(f"no control group of processor time can be made here: {err}")
+    yield folder / "cgroup.procs"
+    until(lambda: _removed(folder), what="the group's end")
+
+
+def _removed(folder):
+    try:
+        folder.rmdir()
+    except OSError:  # its processes are still ending
+        return False
+    return True
+
+
+def test_a_real_quota_and_its_throttling(half_a_processor, node):
+    pytest.importorskip("torch", reason="torch is not installed")
+    node.daemon("--http", "127.0.0.1:0")
+    env = training_environment(os.environ, "test", node.socket)
+    enter = ["sh", "-c", f'echo $$ > {half_a_processor} && exec "$@"', "sh"]
+    process = node.start([*enter, sys.executable, str(LOADING), "2"], env)
+
+    samples = node.until("pymon_process_usable_cpus", "", "", str(process.pid), timeout_s=90)
+    assert samples["pymon_process_usable_cpus", "", "", str(process.pid)] == 0.5
+
+    def of_group(
+        family,
+    ):  # named after the group of another controller where this machine has version 1
+        return [
+            value for key, value in node.samples().items() if key[0] == f"pymon_cgroup_{family}"
+        ]
+
+    until(lambda: of_group("cpu_throttled_periods_total"), what="the group")
+    assert of_group("cpu_quota_cpus") == [0.5]
+    until(lambda: of_group("cpu_throttled_periods_total")[0] > 0, 60, "throttling")
+    assert of_group("cpu_throttled_seconds_total")[0] > 0
 
 
 def test_a_tick_goes_on_while_a_reading_hangs(node, tmp_path):
