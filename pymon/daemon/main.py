@@ -22,6 +22,7 @@ from pymon.capture.budget import CaptureSettings
 from pymon.capture.bundle import clear_temporary
 from pymon.capture.manager import CaptureManager
 from pymon.collectors import Collector, all_collectors
+from pymon.collectors.nvml import NvmlCollector
 from pymon.daemon import config as configuration
 from pymon.daemon import folders
 from pymon.daemon.agent import AgentServer, Attachment, Handlers
@@ -259,6 +260,8 @@ class Daemon:
         self.renderer.gpus = _gpu_samples(config)
         self.renderer.disabled = _families_off(config)
         self.gpus.settings = _nvml_settings(config, self.options.nvml_library)
+        if NvmlCollector.name in config.collectors.disabled:
+            self.gpus.kill_workers()
         log.info("configuration reloaded")
 
     async def _until_unused(self) -> None:

@@ -112,7 +112,7 @@ def _xids(section: GpuSection | None, log: XidSection | None) -> Iterator[Sample
     counts: dict[tuple[str, ...], float] = {}
     last_s: dict[tuple[str, ...], float] = {}
     told = [((str(g.index), g.uuid), "nvml", xid) for g in gpus for xid in g.xids]
-    if log is not None:
+    if log is not None and (section is not None or log.events):  # not on a node without GPUs
         yield "pymon_gpu_xid_watch_up", ("kmsg",), 1
         told += [(by_pci.get(pci, ("", "")), "kmsg", xid) for pci, xid in log.events]
     for labels, source, xid in told:

@@ -201,6 +201,19 @@ def test_switched_off_it_touches_no_driver(gpus):
     assert workers_of(daemon.pid) == []
 
 
+def test_switched_off_by_a_reload_it_lets_go_of_the_driver(gpus):
+    daemon = gpus.start()
+    gpus.until("pymon_gpus_visible", value=2)
+    (worker,) = workers_of(daemon.pid)
+    (gpus.folder / "pymon.toml").write_text('[collectors]\ndisabled = ["nvml"]')
+    daemon.send_signal(signal.SIGHUP)
+
+    until(lambda: not is_alive(worker), timeout_s=5, what="the worker's end")
+    assert "pymon_nvml" not in until(
+        lambda: text if "pymon_nvml" not in (text := gpus.scrape()) else None, what="a page without"
+    )
+
+
 def test_a_large_node_is_served_whole_and_in_time(gpus):
     def crowded(index):
         one = mig_gpu(index)

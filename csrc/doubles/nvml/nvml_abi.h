@@ -14,6 +14,7 @@ enum NvmlReturn : int {
   kNotFound = 6,
   kInsufficientSize = 7,
   kTimeout = 10,
+  kGpuIsLost = 15,
   kVersionMismatch = 25,
 };
 

@@ -43,7 +43,7 @@ _STATES: Final = {
 
 @dataclass(slots=True)
 class Supervisor:
-    """`read` gives the section of a tick; `release` and `close` may be called from another thread."""
+    """`read` gives the section of a tick; `release`, `kill_workers` and `close` may be called from another thread."""
 
     settings: NvmlSettings = field(default_factory=NvmlSettings)
     marks: Marks = field(default_factory=Marks)
@@ -95,8 +95,12 @@ class Supervisor:
         return self._child is not None or any(not child.is_gone() for child in self._stuck)
 
     def close(self) -> None:
-        """Kills all workers; waits for none."""
+        """Kills all workers, and starts no other; waits for none."""
         self._closed = True
+        self.kill_workers()
+
+    def kill_workers(self) -> None:
+        """Kills all there are, so that the driver is free until the next `read`."""
         for child in [*self._stuck, *([self._child] if self._child else [])]:
             self.kill(child.process.pid)
 

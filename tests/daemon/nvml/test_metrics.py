@@ -149,12 +149,24 @@ def test_garbage_in_the_drivers_strings_breaks_no_line(driver, text):
 
 
 OWN_CALLS = """
-import json, sys, pynvml as p
+import json, sys, time, pynvml as p
 p.nvmlInit()
 h = p.nvmlDeviceGetHandleByIndex(int(sys.argv[1]))
 m, u = p.nvmlDeviceGetMemoryInfo(h, p.nvmlMemory_v2), p.nvmlDeviceGetUtilizationRates(h)
-IDS = [186, 185, 94, 144]
+IDS = [186, 185, 74, 271, 82, 230, 145, 45, 59, 197, 198, (138, 2**32 - 1), (139, 2**32 - 1)]
 f = {v.fieldId: v.value.ullVal for v in p.nvmlDeviceGetFieldValues(h, IDS)}
+samples = [p.nvmlGpmSampleAlloc() for _ in range(2)]
+for sample in samples:
+    p.nvmlGpmSampleGet(h, sample)
+    time.sleep(0.02)
+g = p.c_nvmlGpmMetricsGet_t()
+g.version, g.numMetrics, g.sample1, g.sample2 = 1, 4, *samples
+for place, number in enumerate([2, 3, 5, 10]):
+    g.metrics[place].metricId = number
+p.nvmlGpmMetricsGet(g)
+fabric = p.c_nvmlGpuFabricInfo_v2_t()
+p.nvmlDeviceGetGpuFabricInfoV(h, p.byref(fabric))
+(process,) = p.nvmlDeviceGetComputeRunningProcesses(h)
 least, most = p.nvmlDeviceGetPowerManagementLimitConstraints(h)
 print(json.dumps({
     "pymon_gpu_utilization_ratio": u.gpu / 100,
@@ -182,6 +194,25 @@ print(json.dumps({
     "pymon_gpu_ecc_errors_total/corrected/volatile/dram": p.nvmlDeviceGetMemoryErrorCounter(h, 0, 0, 2),
     "pymon_gpu_ecc_errors_total/uncorrected/aggregate/sram": p.nvmlDeviceGetMemoryErrorCounter(h, 1, 1, 7),
     "pymon_gpu_clocks_event_active/sw_power_cap": int(bool(p.nvmlDeviceGetCurrentClocksEventReasons(h) & 4)),
+    "pymon_gpu_clocks_event_seconds_total/sw_power_cap": f[74] / 1e9,
+    "pymon_gpu_clocks_event_seconds_total/hw_power_brake": f[271] / 1e9,
+    "pymon_gpu_temperature_celsius/memory": f[82],
+    "pymon_gpu_recovery_action": f[230],
+    "pymon_gpu_row_remap_failure": f[145],
+    "pymon_gpu_nvlink_errors_total//crc_data": f[45],
+    "pymon_gpu_nvlink_errors_total//recovery": f[59],
+    "pymon_gpu_pcie_transmit_bytes_total": f[197],
+    "pymon_gpu_pcie_receive_bytes_total": f[198],
+    "pymon_gpu_nvlink_transmit_bytes_total/": f[138] * 1024,
+    "pymon_gpu_nvlink_receive_bytes_total/": f[139] * 1024,
+    "pymon_gpu_sm_active_ratio": g.metrics[0].value / 100,
+    "pymon_gpu_sm_occupancy_ratio": g.metrics[1].value / 100,
+    "pymon_gpu_tensor_active_ratio": g.metrics[2].value / 100,
+    "pymon_gpu_dram_active_ratio": g.metrics[3].value / 100,
+    "pymon_gpu_fabric_state": fabric.state,
+    f"pymon_gpu_process_memory_bytes/{process.pid}/": process.usedGpuMemory,
+    f"pymon_gpu_process_sm_utilization_ratio/{process.pid}/":
+        p.nvmlDeviceGetProcessUtilization(h, 0)[0].smUtil / 100,
     "pymon_gpu_processes": len(p.nvmlDeviceGetComputeRunningProcesses(h)),
 }))
 """
@@ -189,9 +220,10 @@ print(json.dumps({
 
 @pytest.mark.parametrize("index", [0, 1])
 def test_nvidia_ml_py_says_the_same(driver, index):
-    double = driver(still(standard_node()))
+    double = driver(still(standard_node()), process_utilization=True)
+    section = double.until(lambda s: s.gpus and all(g.slow and g.fast.activity for g in s.gpus))
     shown = {}
-    for family in text_string_to_metric_families(page(double.until_read())):
+    for family in text_string_to_metric_families(page(section)):
         for sample in family.samples:
             labels = dict(sample.labels)
             if labels.pop("gpu", None) == str(index):
