@@ -8,13 +8,13 @@
 namespace pymon {
 namespace {
 
-GpuCore* g_core = nullptr;
+std::atomic<GpuCore*> g_core{nullptr};
 
 constexpr uint32_t kExitMs = 500;  // the end of a process waits no longer than this
 
 // Before libcuda's own destructors, which were registered before ours. The CUPTI layer sees to itself.
 void stop_at_exit() {
-  if (g_core != nullptr) g_core->stop_events("the process ends", kExitMs);
+  if (GpuCore* core = g_core.load()) core->stop_events("the process ends", kExitMs);
 }
 
 // A layer that is not even started, and why.
@@ -37,46 +37,57 @@ void publish_absent(PageWriter* page, const std::string& no_events, const std::s
 }  // namespace
 
 GpuCore& GpuCore::instance() noexcept {
-  if (g_core == nullptr) g_core = new GpuCore;
-  return *g_core;
+  GpuCore* known = g_core.load();
+  if (known != nullptr) return *known;
+  auto* made = new GpuCore;
+  if (g_core.compare_exchange_strong(known, made)) return *made;
+  delete made;  // another thread was first
+  return *known;
 }
 
 void GpuCore::start(PageWriter* page, const GpuOptions& options) {
-  if (started_) return;
-  started_ = true;
-  no_events_ = options.why_no_events;
-  no_cupti_ = options.why_no_cupti;
+  if (started_.exchange(true)) return;
   Result<cuda::Api> found = load_cuda(options.cupti.loading);
-  if (!found.ok()) no_events_ = no_cupti_ = found.error().text;
-  publish_absent(page, no_events_, no_cupti_);
+  const std::string no_events = found.ok() ? options.why_no_events : found.error().text;
+  const std::string no_cupti = found.ok() ? options.why_no_cupti : found.error().text;
+  {
+    std::lock_guard<std::mutex> lock(why_not_mutex_);
+    no_events_ = no_events;
+    no_cupti_ = no_cupti;
+  }
+  publish_absent(page, no_events, no_cupti);
   if (!found.ok()) return;
   cuda_ = found.value();
-  if (no_events_.empty()) events_ = EventLayer::start(page, cuda_, options.events);
-  if (no_cupti_.empty()) cupti_ = CuptiLayer::start(page, &cuda_, options.cupti);
+  if (no_events.empty()) events_ = EventLayer::start(page, cuda_, options.events);
+  if (no_cupti.empty()) cupti_ = CuptiLayer::start(page, &cuda_, options.cupti);
   static const int once = std::atexit(&stop_at_exit);
   (void)once;
 }
 
 void GpuCore::mark(cuda::Stream stream, Phase ended, uint64_t step) noexcept {
-  if (step != 0 && cupti_ != nullptr) {
-    cupti_->note_step();
+  CuptiLayer* cupti = cupti_.load();
+  if (step != 0 && cupti != nullptr) {
+    cupti->note_step();
     cuda::Context context = nullptr;
     if (!knows_context_ && cuda_.cuCtxGetCurrent(&context) == cuda::kSuccess && context != nullptr) {
-      cupti_->note_context(context);
+      cupti->note_context(context);
       knows_context_ = true;
     }
   }
-  if (events_ != nullptr) events_->mark(stream, ended, step);
+  if (EventLayer* events = events_.load()) events->mark(stream, ended, step);
 }
 
-bool GpuCore::yield(uint32_t timeout_ms) noexcept { return cupti_ == nullptr || cupti_->yield(timeout_ms); }
+bool GpuCore::yield(uint32_t timeout_ms) noexcept {
+  CuptiLayer* cupti = cupti_.load();
+  return cupti == nullptr || cupti->yield(timeout_ms);
+}
 
 void GpuCore::resume() noexcept {
-  if (cupti_ != nullptr) cupti_->resume();
+  if (CuptiLayer* cupti = cupti_.load()) cupti->resume();
 }
 
 void GpuCore::note_reserved(uint64_t bytes) noexcept {
-  if (cupti_ != nullptr) cupti_->note_reserved(bytes);
+  if (CuptiLayer* cupti = cupti_.load()) cupti->note_reserved(bytes);
 }
 
 void GpuCore::stop(const char* reason, uint32_t timeout_ms) noexcept {
@@ -85,21 +96,23 @@ void GpuCore::stop(const char* reason, uint32_t timeout_ms) noexcept {
 }
 
 void GpuCore::stop_events(const char* reason, uint32_t timeout_ms) noexcept {
-  if (events_ != nullptr) events_->stop(reason, timeout_ms);
+  if (EventLayer* events = events_.load()) events->stop(reason, timeout_ms);
 }
 
 void GpuCore::stop_cupti(const char* reason, uint32_t timeout_ms) noexcept {
-  if (cupti_ != nullptr) cupti_->stop(reason, timeout_ms);
+  if (CuptiLayer* cupti = cupti_.load()) cupti->stop(reason, timeout_ms);
 }
 
 GpuCore::Layer GpuCore::events() {
-  return events_ == nullptr ? Layer{started_ ? kLayerAbsent : kLayerOff, no_events_}
-                            : Layer{events_->state(), events_->reason()};
+  if (EventLayer* events = events_.load()) return {events->state(), events->reason()};
+  std::lock_guard<std::mutex> lock(why_not_mutex_);
+  return {started_ ? kLayerAbsent : kLayerOff, no_events_};
 }
 
 GpuCore::Layer GpuCore::cupti() {
-  return cupti_ == nullptr ? Layer{started_ ? kLayerAbsent : kLayerOff, no_cupti_}
-                           : Layer{cupti_->state(), cupti_->reason()};
+  if (CuptiLayer* cupti = cupti_.load()) return {cupti->state(), cupti->reason()};
+  std::lock_guard<std::mutex> lock(why_not_mutex_);
+  return {started_ ? kLayerAbsent : kLayerOff, no_cupti_};
 }
 
 std::string GpuCore::why_no_events() {

@@ -1,7 +1,9 @@
 // The GPU layers of this process behind one door. What loads it (csrc/bind, csrc/inject) needs nothing else of csrc/gpu.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <mutex>
 #include <string>
 
 #include "core/layout.h"
@@ -53,10 +55,12 @@ class GpuCore {
 
  private:
   cuda::Api cuda_;
-  EventLayer* events_ = nullptr;
-  CuptiLayer* cupti_ = nullptr;
-  bool started_ = false;
+  // Set by the thread that starts them, read by all others.
+  std::atomic<EventLayer*> events_{nullptr};
+  std::atomic<CuptiLayer*> cupti_{nullptr};
+  std::atomic<bool> started_{false};
   bool knows_context_ = false;  // of the thread that marks
+  std::mutex why_not_mutex_;
   std::string no_events_ = "not started: no CUDA in this process yet", no_cupti_ = no_events_;
 };
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping
@@ -44,6 +45,9 @@ class GpuLayers:
         self._layers = _named(env.get("PYMON_GPU_LAYERS", DEFAULT_LAYERS), warn)
         # A session that was dropped without an end must not keep CUPTI for good.
         self._sessions: weakref.WeakSet[Any] = weakref.WeakSet()
+        # A session that opens while the layers start waits for that, some milliseconds: else they would take CUPTI
+        # from under it.
+        self._lock = threading.Lock()
         self._lent = 0
         self._reserved_at_s = 0.0
 
@@ -58,13 +62,15 @@ class GpuLayers:
         if torch is None or not self.is_of_this_process or not torch.cuda.is_initialized():
             return
         if not self._started:
-            self._start(torch)
+            with self._lock:
+                self._start(torch)
             return
         if monitor := _torch_monitor():
             self._native.gpu_stop_cupti(f"torch's own CUPTI monitor is in use ({monitor})")
-        while self._lent > len(self._sessions):
-            self._lent -= 1
-            self._native.gpu_resume()
+        with self._lock:
+            while self._lent > len(self._sessions):
+                self._lent -= 1
+                self._native.gpu_resume()
         if time.monotonic() - self._reserved_at_s >= _RESERVED_EVERY_S:
             self._reserved_at_s = time.monotonic()
             self._note_reserved(torch)
@@ -96,10 +102,11 @@ class GpuLayers:
         """The thread that profiles, before the profiler takes CUPTI."""
         if not _records_gpu(session) or session in self._sessions or not self.is_of_this_process:
             return
-        self._sessions.add(session)
-        if not self._started:
-            return
-        self._lent += 1
+        with self._lock:
+            self._sessions.add(session)
+            if not self._started:
+                return
+            self._lent += 1
         if not self._native.gpu_yield(YIELD_MS):
             self._warn("CUPTI was not free in time: this profile may lack GPU events")
 
@@ -107,10 +114,11 @@ class GpuLayers:
         """Likewise, after the profiler has let go."""
         if session not in self._sessions or not self.is_of_this_process:
             return
-        self._sessions.discard(session)
-        if self._lent > 0:
-            self._lent -= 1
-            self._native.gpu_resume()
+        with self._lock:
+            self._sessions.discard(session)
+            if self._lent > 0:
+                self._lent -= 1
+                self._native.gpu_resume()
 
     def _stop_at_exit(self) -> None:
         if self.is_of_this_process:
