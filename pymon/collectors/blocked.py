@@ -13,6 +13,8 @@ from pymon.model.host import BlockedProcess, BlockedSection
 from pymon.sources.process import Processes
 
 _SHOWN_MAX = 20
+# Looks after which kernel threads, most of a large host's processes, are looked at anew: their pids hardly ever change.
+_KERNEL_THREADS_LOOKS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,8 @@ class BlockedCollector:
     timeout_s: ClassVar[float] = 0.8
     processes: Processes = field(default_factory=Processes)
     clock: Clock = field(default_factory=SystemClock)
+    _looks: int = 0
+    _kernel_threads: set[int] = field(default_factory=set)
     _seen: dict[tuple[int, int], _Sight] = field(default_factory=dict)
 
     def collect(self) -> BlockedSection:
@@ -48,9 +52,17 @@ class BlockedCollector:
         self.processes.stat(
             1
         )  # whoever may not see that one does not see the others: none seen would mean nothing
-        for pid in self.processes.pids():
+        pids = self.processes.pids()
+        self._looks += 1
+        again = self._looks % _KERNEL_THREADS_LOOKS == 0
+        self._kernel_threads = set() if again else self._kernel_threads.intersection(pids)
+        for pid in pids:
+            if pid in self._kernel_threads:
+                continue
             try:
                 stat = self.processes.stat(pid)
+                if stat.kernel_thread:
+                    self._kernel_threads.add(pid)
                 if stat.state != "D" or stat.kernel_thread:
                     continue
                 switches = self.processes.switches(pid)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from dataclasses import dataclass
@@ -12,9 +13,6 @@ from pymon.sources import files
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _KERNEL_THREAD = 0x00200000  # PF_KTHREAD of include/linux/sched.h
-_STAT = re.compile(
-    r"(?s)(\d+) \((.*)\) (\S) (.*)"
-)  # the name may hold anything, brackets and newlines too
 _ESCAPE = re.compile(r"\\([0-7]{3})")
 
 
@@ -121,7 +119,7 @@ class Processes:
         path = f"{self.root}/{pid}/fd"
         try:
             # A folder's size is their number in a real /proc alone, and 0 in that of an older kernel.
-            told = os.stat(path).st_size if os.path.ismount(self.root) else 0
+            told = os.stat(path).st_size if _is_mount(self.root) else 0
             return told or len(os.listdir(path))
         except OSError as err:
             raise files.as_source_error(path, err) from None
@@ -157,21 +155,27 @@ class Processes:
         return told == str(os.getpid())
 
 
+@functools.cache
+def _is_mount(root: str) -> bool:
+    return os.path.ismount(root)
+
+
 def _stat(text: str) -> Stat:
-    match = _STAT.match(text)
-    if match is None:
-        raise ValueError(text[:40])
-    fields = match[4].split()  # from field 4 on (proc(5))
+    """The name may hold anything, brackets and newlines too: it ends at the last bracket."""
+    begin, end = text.index(" ("), text.rindex(") ")
+    fields = text[end + 2 :].split()  # from field 3 on (proc(5))
+    if len(fields[0]) != 1:
+        raise ValueError(fields[0])
     return Stat(
-        pid=int(match[1]),
-        name=match[2],
-        state=match[3],
-        parent=int(fields[0]),
-        kernel_thread=bool(int(fields[5]) & _KERNEL_THREAD),
-        cpu_s=(int(fields[10]) + int(fields[11])) / TICKS_PER_S,
-        threads=int(fields[16]),
-        start_ticks=int(fields[18]),
-        rss_bytes=max(0, int(fields[20])) * PAGE_BYTES,
+        pid=int(text[:begin]),
+        name=text[begin + 2 : end],
+        state=fields[0],
+        parent=int(fields[1]),
+        kernel_thread=bool(int(fields[6]) & _KERNEL_THREAD),
+        cpu_s=(int(fields[11]) + int(fields[12])) / TICKS_PER_S,
+        threads=int(fields[17]),
+        start_ticks=int(fields[19]),
+        rss_bytes=max(0, int(fields[21])) * PAGE_BYTES,
     )
 
 
