@@ -29,7 +29,8 @@ SILENT_S: Final = 10.0  # a worker that is in no call and says nothing: stopped,
 # Times the timeout that a worker may be runnable: it may spin in the library all the same.
 STARVED: Final = 5
 START_S, START_MAX_S = 1.0, 60.0  # a driver that is away is looked for again
-NO_LIBRARY_S: Final = 600.0  # a node without GPUs; `marks` sees a driver that comes
+# A node without GPUs: a new process each second would cost it more than all else; `marks` sees a driver that comes.
+NO_LIBRARY_S, NO_LIBRARY_MAX_S = 60.0, 600.0
 STUCK_S: Final = 5.0  # a worker that ends later than this after SIGKILL was held by the driver
 WAIT_S: Final = 2.0  # beside the timeout: what a healthy GPU may wait for a worker that hangs
 _EVENT_CALLS: Final = ("nvmlEventSetCreate", "nvmlDeviceRegisterEvents", "nvmlEventSetWait")
@@ -215,7 +216,8 @@ class Supervisor:
             usual = state is DriverState.NO_LIBRARY  # a node without GPUs
             log.log(logging.INFO if usual else logging.WARNING, "NVML: %s", reason)
         self._skips.clear()
-        self._start.most_s = NO_LIBRARY_S if state is DriverState.NO_LIBRARY else START_MAX_S
+        if state is DriverState.NO_LIBRARY:
+            self._start.first_s, self._start.most_s = NO_LIBRARY_S, NO_LIBRARY_MAX_S
         self._away(state, reason, now_s)
 
     def _ended(self, child: Child, now_s: float) -> None:

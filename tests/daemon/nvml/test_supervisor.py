@@ -218,6 +218,7 @@ def test_a_driver_that_does_not_come_up_says_why_and_is_taken_when_it_does(drive
     assert ("nvmlInit", str(code), 1) in section.cost.errors_total
 
     double.node.mend()
+    double.supervisor._start.at_s = 0
     double.until_read()
 
 
@@ -240,7 +241,7 @@ def test_without_a_library_there_is_none(driver, monkeypatch):
     section = double.until(lambda s: s.driver.state is DriverState.NO_LIBRARY)
 
     assert section.gpus == ()
-    assert double.supervisor._start.most_s >= 600  # a node without GPUs pays nothing
+    assert double.supervisor._start.at_s > time.monotonic() + 30  # such a node pays nothing
 
 
 def test_a_library_that_cannot_be_loaded_is_none(driver, tmp_path):
