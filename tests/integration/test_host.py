@@ -233,6 +233,57 @@ def test_the_shm_of_a_container_with_and_without_rights(open_node, user):
         open_node.until(told_to_anyone, *who)
 
 
+IN_A_CONTAINER = (
+    'mkdir -p "$1" && mount --bind /proc "$1" && mount -t proc proc /proc && shift && exec "$@"'
+)
+
+
+@root_only
+@pytest.mark.skipif(which("unshare") is None, reason="unshare is not installed")
+@pytest.mark.parametrize("given", [True, False])
+def test_a_daemon_in_a_pid_namespace_of_its_own_with_and_without_the_hosts_proc(open_node, given):
+    host_proc = open_node.folder / "proc"
+    config = open_node.folder / "pymon.toml"
+    config.write_text(f'[host]\nproc = "{host_proc}"\n' if given else "")
+    command = [
+        "unshare",
+        "--mount",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "sh",
+        "-c",
+        IN_A_CONTAINER,
+        "sh",
+        str(host_proc),
+    ]
+    command += [
+        sys.executable,
+        "-m",
+        "pymon",
+        "daemon",
+        "--no-kineto",
+        "--http",
+        "127.0.0.1:0",
+        "--config",
+        str(config),
+    ]
+    command += ["--socket", str(open_node.socket), "--state-dir", str(open_node.folder / "state")]
+    ready = open_node.start(command).stdout.readline()
+    open_node.http = ready.split("http=")[1].strip()
+    trainer = open_node.start([sys.executable, str(ATTACHED), str(open_node.socket)])
+    assert trainer.stdout.readline() == "attached\n"
+    who = ("0", "j", str(trainer.pid))
+
+    if given:
+        samples = open_node.until("pymon_process_affinity_cpus", *who)
+        assert ("pymon_readings_absent", "jobs", "process", "out_of_sight") not in samples
+    else:
+        samples = open_node.until("pymon_readings_absent", "jobs", "process", "out_of_sight")
+        assert samples["pymon_readings_absent", "jobs", "process", "out_of_sight"] == 1
+        assert ("pymon_process_affinity_cpus", *who) not in samples
+
+
 @pytest.fixture
 def half_a_processor():
     """The file that takes processes into a group of this machine with half a processor."""
