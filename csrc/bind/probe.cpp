@@ -26,19 +26,22 @@ using pymon::this_thread_clock;
 
 PyObject* optimizer_pre(PyObject*, PyObject* const*, Py_ssize_t) noexcept {
   const uint64_t now_ns = pymon::mono_ns();
-  probe_state().clock.optimizer_begin(this_thread_clock(), now_ns);
-  pymon::mark_phase(this_thread_clock(), false);
-  probe_state().clock.add_own(this_thread_clock(), pymon::mono_ns() - now_ns);
+  pymon::ThreadClock& thread = this_thread_clock();
+  probe_state().clock.optimizer_begin(thread, now_ns);
+  pymon::mark_phase(thread, false);
+  probe_state().clock.add_own(thread, pymon::mono_ns() - now_ns);
   Py_RETURN_NONE;
 }
 
 PyObject* optimizer_post(PyObject*, PyObject* const* args, Py_ssize_t size) noexcept {
   const uint64_t now_ns = pymon::mono_ns();
   pymon::note_activity();
-  const uint32_t slot = size > 0 ? pymon::optimizer_slot(args[0]) : pymon::kNoSlot;
-  const bool stepped = probe_state().clock.optimizer_end(this_thread_clock(), now_ns, slot);
-  pymon::mark_phase(this_thread_clock(), stepped);
-  probe_state().clock.add_own(this_thread_clock(), pymon::mono_ns() - now_ns);
+  pymon::ThreadClock& thread = this_thread_clock();
+  const pymon::OptimizerSlot slot =
+      size > 0 ? pymon::optimizer_slot(args[0]) : pymon::OptimizerSlot{pymon::kNoSlot, false};
+  const bool stepped = probe_state().clock.optimizer_end(thread, now_ns, slot.number, slot.first_call);
+  pymon::mark_phase(thread, stepped);
+  probe_state().clock.add_own(thread, pymon::mono_ns() - now_ns);
   if (stepped && !pymon::call_on_step()) return nullptr;  // an interrupt of the user's, on its way up
   Py_RETURN_NONE;
 }
@@ -101,6 +104,9 @@ PYBIND11_MODULE(_probe, module) {
   module.def("add_phase", [](uint32_t slot, uint64_t duration_ns) {
     probe_state().clock.phase(this_thread_clock(), slot, duration_ns);
   });
+  module.def("publish", [] { probe_state().clock.publish(); }, "Shows what was counted since the last step, too.");
+  module.def("set_graph_task", &pymon::set_graph_task, py::arg("current_graph_task_id"),
+             "torch._C._current_graph_task_id, which tells the threads of the autograd engine from those of the user.");
   module.def("steps_total", [] { return probe_state().clock.steps_total(); });
   module.def("set_library_folder",
              [](std::string_view folder) { pymon::set_library_folder(folder.data(), folder.size()); });

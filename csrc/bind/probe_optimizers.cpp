@@ -25,7 +25,7 @@ bool alive(const Slot& slot) noexcept {
 
 }  // namespace
 
-uint32_t optimizer_slot(PyObject* optimizer) noexcept {
+OptimizerSlot optimizer_slot(PyObject* optimizer) noexcept {
   uint32_t free_slot = kNoSlot;
   for (uint32_t i = 0; i < kOptimizerSlots; ++i) {
     Slot& slot = g_slots[i];
@@ -34,22 +34,22 @@ uint32_t optimizer_slot(PyObject* optimizer) noexcept {
       continue;
     }
     if (slot.optimizer == optimizer) {
-      if (alive(slot)) return i;
+      if (alive(slot)) return {i, false};
       free_slot = i;  // another object at the same address
     } else if (free_slot == kNoSlot && !alive(slot)) {
       free_slot = i;
     }
   }
-  if (free_slot == kNoSlot) return kNoSlot;
+  if (free_slot == kNoSlot) return {kNoSlot, false};
   PyObject* reference = PyWeakref_NewRef(optimizer, nullptr);
   if (reference == nullptr) {
     PyErr_Clear();
-    return kNoSlot;
+    return {kNoSlot, false};
   }
   Slot& slot = g_slots[free_slot];
   Py_XDECREF(slot.reference);
   slot = Slot{optimizer, reference};
-  return free_slot;
+  return {free_slot, true};
 }
 
 void forget_optimizers_in_child() noexcept {

@@ -7,8 +7,11 @@
 
 namespace pymon {
 
-// The optimizer's slot; kNoSlot where all are taken by living ones or it cannot be referenced weakly.
-uint32_t optimizer_slot(PyObject* optimizer) noexcept;
+struct OptimizerSlot {
+  uint32_t number;  // kNoSlot where all are taken by living ones, or it cannot be referenced weakly
+  bool first_call;  // the slot was given just now
+};
+OptimizerSlot optimizer_slot(PyObject* optimizer) noexcept;
 
 void forget_optimizers_in_child() noexcept;
 

@@ -10,6 +10,19 @@ namespace pymon {
 namespace {
 
 thread_local ThreadClock t_clock;
+PyObject* g_graph_task = nullptr;
+
+// Whether this thread works on a backward pass: only there torch knows of a graph task.
+bool in_engine() noexcept {
+  if (g_graph_task == nullptr) return false;
+  PyObject *type, *value, *trace;
+  PyErr_Fetch(&type, &value, &trace);
+  PyObject* task = PyObject_CallNoArgs(g_graph_task);
+  const bool inside = task != nullptr && PyLong_AsLong(task) >= 0;
+  Py_XDECREF(task);
+  PyErr_Restore(type, value, trace);  // drops what the call may have raised
+  return inside;
+}
 
 }  // namespace
 
@@ -18,7 +31,15 @@ ProbeState& probe_state() noexcept {
   return state;
 }
 
-ThreadClock& this_thread_clock() noexcept { return t_clock; }
+ThreadClock& this_thread_clock() noexcept {
+  ThreadClock* waiting = probe_state().clock.waiting();
+  const bool ours = waiting == nullptr || waiting == &t_clock || t_clock.backward_depth > 0;
+  return ours || !in_engine() ? t_clock : *waiting;
+}
+
+void set_graph_task(const pybind11::object& current_graph_task_id) {
+  if (g_graph_task == nullptr) g_graph_task = pybind11::object(current_graph_task_id).release().ptr();
+}
 
 void note_activity() noexcept {
   ProbeState& state = probe_state();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <Python.h>
+#include <pybind11/pybind11.h>
 
 #include <cstdint>
 #include <string>
@@ -20,7 +21,11 @@ struct ProbeState {
 };
 
 ProbeState& probe_state() noexcept;
+
+// Of the thread that runs a hook; in a thread of the autograd engine (each CUDA device has one, where checkpoints compute
+// again and optimizers may step) that of the thread that waits for the backward pass.
 ThreadClock& this_thread_clock() noexcept;
+void set_graph_task(const pybind11::object& current_graph_task_id);
 
 // The first backward pass or optimizer call: only now is this process a rank (a launcher or a loader worker never is).
 void note_activity() noexcept;

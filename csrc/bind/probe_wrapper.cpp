@@ -60,7 +60,7 @@ PyObject* backward(PyObject* self, PyObject* const* args, size_t nargsf, PyObjec
   const uint64_t called_ns = mono_ns();
   PyObject* result = PyObject_Vectorcall(wrapper(self)->original, args, nargsf, names);
   const uint64_t returned_ns = mono_ns();
-  const bool stepped = state.clock.backward_end(thread, returned_ns);
+  const bool stepped = state.clock.backward_end(thread, returned_ns, result != nullptr);
   mark_phase(thread, stepped);
   state.clock.add_own(thread, (called_ns - begin_ns) + (mono_ns() - returned_ns));
   if (stepped && result != nullptr && !call_on_step()) Py_CLEAR(result);

@@ -14,7 +14,7 @@ uint64_t since(uint64_t begin_ns, uint64_t now_ns) noexcept { return now_ns > be
 
 uint64_t pack_counts(const ThreadClock& thread) noexcept {
   const auto cut = [](uint64_t value) { return std::min<uint64_t>(value, 0xFFFF); };
-  return cut(thread.backwards) | cut(thread.optimizer_calls) << 16 | cut(thread.batches) << 32;
+  return cut(thread.open.backwards) | cut(thread.open.optimizer_calls) << 16 | cut(thread.open.batches) << 32;
 }
 
 }  // namespace
@@ -44,17 +44,19 @@ void StepClock::data_end(ThreadClock& thread, uint64_t now_ns, bool got_batch) n
   }
   const uint64_t took_ns = since(thread.data_begin_ns, now_ns);
   thread.ended_phase = kDataWait;
-  thread.phase_ns[kDataWait] += took_ns;
+  thread.open.phase_ns[kDataWait] += took_ns;
   if (thread.armed) thread.optimizer_begin_ns += took_ns;  // a fetch within the optimizer call is not its time
-  thread.batches += got_batch;
+  thread.open.batches += got_batch;
   body_->batches_total += got_batch;
-  thread.loads = true;
+  thread.fresh |= got_batch;
   thread.forward_begin_ns = now_ns;
   publish_if_due(now_ns);
 }
 
 void StepClock::backward_begin(ThreadClock& thread, uint64_t now_ns) noexcept {
   if (thread.backward_depth++ > 0) return;
+  thread.waited_before = waiting_;
+  waiting_ = &thread;
   begin_step(thread, now_ns);
   thread.trains = true;
   thread.backward_begin_ns = now_ns;
@@ -62,19 +64,30 @@ void StepClock::backward_begin(ThreadClock& thread, uint64_t now_ns) noexcept {
   thread.stepped_in_backward = false;
   // The next micro-batch of a group that was fetched at once starts where the backward pass before ended.
   const uint64_t begin_ns = thread.forward_begin_ns ? thread.forward_begin_ns : thread.last_backward_end_ns;
-  if (begin_ns != 0) thread.phase_ns[kForward] += since(begin_ns, now_ns);
+  if (begin_ns != 0) thread.open.phase_ns[kForward] += since(begin_ns, now_ns);
   thread.ended_phase = begin_ns != 0 ? kForward : kOther;
   thread.forward_begin_ns = 0;
 }
 
-bool StepClock::backward_end(ThreadClock& thread, uint64_t now_ns) noexcept {
+bool StepClock::backward_end(ThreadClock& thread, uint64_t now_ns, bool succeeded) noexcept {
   if (thread.backward_depth == 0 || --thread.backward_depth > 0) return false;
-  thread.phase_ns[kBackward] += since(thread.backward_begin_ns + thread.optimizer_in_backward_ns, now_ns);
+  for (ThreadClock** link = &waiting_; *link != nullptr; link = &(*link)->waited_before) {
+    if (*link != &thread) continue;
+    *link = thread.waited_before;  // passes of several threads end in any order
+    break;
+  }
+  thread.open.phase_ns[kBackward] += since(thread.backward_begin_ns + thread.optimizer_in_backward_ns, now_ns);
   thread.ended_phase = kBackward;
   thread.last_backward_end_ns = now_ns;
-  ++thread.backwards;
+  thread.fresh = thread.sees_backwards = true;
+  if (!succeeded) {
+    publish_if_due(now_ns);
+    return false;
+  }
+  ++thread.open.backwards;
   ++body_->backwards_total;
   if (thread.stepped_in_backward && body_->counting != kCountExplicit) {
+    thread.fresh = false;  // an empty step() after the pass, which some frameworks still call, is none
     end_step(thread, now_ns, kCountOptimizer);
     return true;
   }
@@ -99,19 +112,19 @@ void StepClock::optimizer_begin(ThreadClock& thread, uint64_t now_ns) noexcept {
   thread.armed = true;
 }
 
-bool StepClock::optimizer_end(ThreadClock& thread, uint64_t now_ns, uint32_t slot) noexcept {
+bool StepClock::optimizer_end(ThreadClock& thread, uint64_t now_ns, uint32_t slot, bool first_call) noexcept {
   if (!thread.armed) return false;
   thread.armed = false;
   thread.trains = true;
   thread.ended_phase = kOptimizer;
-  ++thread.optimizer_calls;
+  ++thread.open.optimizer_calls;
   ++body_->optimizer_calls_total;
   // Closures run forward and backward inside the call: only what follows the last backward pass is the optimizer's.
   const bool in_backward = thread.backward_depth > 0;
   const uint64_t begin_ns = in_backward ? thread.optimizer_begin_ns
                                         : std::max(thread.optimizer_begin_ns, thread.last_backward_end_ns);
   const uint64_t took_ns = since(begin_ns, now_ns);
-  thread.phase_ns[kOptimizer] += took_ns;
+  thread.open.phase_ns[kOptimizer] += took_ns;
   // The forward pass of a second optimizer begins here at the earliest, or the phases would sum to more than the step.
   thread.last_backward_end_ns = now_ns;
   if (thread.forward_begin_ns != 0) thread.forward_begin_ns = now_ns;
@@ -124,26 +137,57 @@ bool StepClock::optimizer_end(ThreadClock& thread, uint64_t now_ns, uint32_t slo
     publish_if_due(now_ns);
     return false;
   }
-  const uint32_t bit = slot < kOptimizerSlots ? 1u << slot : 0;
-  const bool repeats = (thread.seen_slots & bit) != 0 || thread.seen_slots == 0;
-  if (!repeats) {
-    thread.seen_slots |= bit;
+  if (!ends_iteration(thread, now_ns, slot, first_call)) {
     publish_if_due(now_ns);
     return false;
   }
-  body_->optimizers_seen = static_cast<uint64_t>(__builtin_popcount(thread.seen_slots | bit));
-  thread.seen_slots = bit;
   end_step(thread, now_ns, kCountOptimizer);
   return true;
+}
+
+bool StepClock::ends_iteration(ThreadClock& thread, uint64_t now_ns, uint32_t slot, bool first_call) noexcept {
+  const uint32_t bit = slot < kOptimizerSlots ? 1u << slot : 0;
+  const bool stale = thread.sees_backwards && !thread.fresh;
+  thread.fresh = false;
+  thread.stale_calls = stale ? thread.stale_calls + 1 : 0;
+  if (thread.stale_calls > kStaleCalls) thread.sees_backwards = false;
+  const bool repeats = !stale && ((thread.seen_slots & bit) != 0 || thread.seen_slots == 0);
+  if (!repeats) {
+    thread.seen_slots |= bit;
+    if (first_call && !stale && thread.repeated && thread.newcomer_slot == 0) {
+      thread.newcomer_slot = bit;
+      thread.newcomer_ns = now_ns;
+      thread.newcomer_step = thread.open;
+    }
+    return false;
+  }
+  thread.repeated |= thread.seen_slots != 0;
+  if (thread.newcomer_slot != 0 && thread.newcomer_slot == bit) {
+    thread.seen_slots = bit;
+    end_newcomers_step(thread);
+  }
+  thread.newcomer_slot = 0;
+  body_->optimizers_seen = static_cast<uint64_t>(__builtin_popcount(thread.seen_slots | bit));
+  thread.seen_slots = bit;
+  return true;
+}
+
+// Its first call ended a step, as is known now that the optimizers before it did not come again.
+void StepClock::end_newcomers_step(ThreadClock& thread) noexcept {
+  OpenStep since_then = thread.open;
+  since_then.subtract(thread.newcomer_step);
+  thread.open = thread.newcomer_step;
+  end_step(thread, thread.newcomer_ns, kCountOptimizer);
+  thread.open = since_then;
 }
 
 bool StepClock::explicit_step(ThreadClock& thread, uint64_t now_ns) noexcept {
   begin_step(thread, now_ns);
   thread.trains = true;
   thread.ended_phase = kOther;
-  const bool counted_already = body_->counting == kCountOptimizer && thread.optimizer_calls == 0;
+  const bool counted_already = body_->counting == kCountOptimizer || body_->counting == kCountBackward;
   body_->counting = kCountExplicit;
-  if (counted_already) return false;  // the hooks ended this very step just before they were told not to
+  if (counted_already) return false;  // the hooks counted this very step before they were told not to
   end_step(thread, now_ns, kCountExplicit);
   return true;
 }
@@ -163,7 +207,7 @@ int StepClock::phase_slot(const char* name, uint64_t bytes) noexcept {
 }
 
 void StepClock::phase(ThreadClock& thread, uint32_t slot, uint64_t duration_ns) noexcept {
-  if (slot < kUserPhases) thread.phase_ns[kUserPhaseFirst + slot] += duration_ns;
+  if (slot < kUserPhases) thread.open.phase_ns[kUserPhaseFirst + slot] += duration_ns;
 }
 
 void StepClock::set_capturing(bool on) noexcept {
@@ -176,12 +220,13 @@ void StepClock::set_thread(uint64_t tid) noexcept {
 }
 
 void StepClock::add_own(ThreadClock& thread, uint64_t cost_ns) noexcept {
-  thread.own_ns += cost_ns;
+  thread.open.own_ns += cost_ns;
   body_->own_ns_total += cost_ns;
 }
 
 void StepClock::reset() noexcept {
   page_ = nullptr;
+  waiting_ = nullptr;
   body_ = &unpublished_;
   unpublished_ = TrainBody{};
   profiled_step_ = false;
@@ -202,11 +247,11 @@ void StepClock::end_step(ThreadClock& thread, uint64_t now_ns, Counting counting
   entry.counts = pack_counts(thread);
   if (profiled_step_) entry.flags |= kStepProfiled;
   if (counting == kCountBackward) entry.flags |= kStepEstimated;
-  entry.own_ns = thread.own_ns;
+  entry.own_ns = thread.open.own_ns;
   uint64_t named_ns = 0;
-  for (uint32_t slot = 0; slot < kOther; ++slot) named_ns += thread.phase_ns[slot];
-  thread.phase_ns[kOther] = since(named_ns, entry.duration_ns);
-  std::memcpy(entry.phase_ns, thread.phase_ns, sizeof entry.phase_ns);
+  for (uint32_t slot = 0; slot < kOther; ++slot) named_ns += thread.open.phase_ns[slot];
+  thread.open.phase_ns[kOther] = since(named_ns, entry.duration_ns);
+  std::memcpy(entry.phase_ns, thread.open.phase_ns, sizeof entry.phase_ns);
 
   body_->counting = counting;
   body_->step_ns_total += entry.duration_ns;
@@ -221,17 +266,21 @@ void StepClock::end_step(ThreadClock& thread, uint64_t now_ns, Counting counting
   published_ns_ = now_ns;
   profiled_step_ = body_->capturing != 0;
 
-  std::memset(thread.phase_ns, 0, sizeof thread.phase_ns);
-  thread.backwards = thread.optimizer_calls = thread.batches = thread.own_ns = 0;
+  // Where no batch came in this step, the forward pass is what comes next, else the next batch.
+  thread.forward_begin_ns = thread.open.batches != 0 ? 0 : now_ns;
+  thread.open = OpenStep{};
   thread.step_begin_ns = now_ns;
   thread.last_backward_end_ns = 0;
   thread.stepped_in_backward = false;
-  thread.forward_begin_ns = thread.loads ? 0 : now_ns;  // without a loader the forward pass is what comes next
+}
+
+void StepClock::publish() noexcept {
+  if (page_ != nullptr) page_->publish();
 }
 
 void StepClock::publish_if_due(uint64_t now_ns) noexcept {
   if (page_ == nullptr || since(published_ns_, now_ns) < kPublishEveryNs) return;
-  page_->publish();
+  publish();
   published_ns_ = now_ns;
 }
 

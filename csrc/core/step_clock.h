@@ -6,6 +6,9 @@
 // What is counted (docs/probe.md):
 //   armed rule   an optimizer call counts once from `pre` to the first `post`, so wrappers and super().step() count once
 //   repeat rule  an iteration ends when an optimizer steps that already stepped in it, so a GAN's pair counts once
+//   newcomer     an optimizer that comes new to known ones and steps twice without them began a training of its own
+//   stale calls  without a backward pass or a batch since the last one, a call belongs to that one's step: ZeRO calls the
+//                same optimizer once for each group of parameters
 //   in backward  optimizers that step inside a backward pass end the iteration with that pass
 //   explicit     once the user says where steps end, nothing else does
 //   estimate     where backward passes go by and no optimizer ever steps, each is counted, and marked
@@ -15,6 +18,7 @@
 
 #include "core/layout.h"
 #include "core/page_writer.h"
+#include "core/thread_clock.h"
 
 namespace pymon {
 
@@ -26,30 +30,10 @@ constexpr uint32_t kNoSlot = kOptimizerSlots;
 // micro-batches than this is rarer than a training loop with an optimizer that cannot be hooked.
 constexpr uint64_t kBackwardsBeforeEstimate = 64;
 
-constexpr uint32_t kNoPhase = ~0u;
-
-struct ThreadClock {
-  uint32_t ended_phase = kNoPhase;  // what the last call ended; the caller takes it, to mark the GPU's time
-  bool trains = false;  // ran a backward pass or an optimizer
-  bool armed = false;
-  bool loads = false;  // fetched from a loader
-  bool stepped_in_backward = false;
-  uint32_t data_depth = 0;
-  uint32_t backward_depth = 0;
-  uint32_t seen_slots = 0;  // optimizers of this iteration, a bit each
-
-  uint64_t step_begin_ns = 0;  // 0: nothing happened yet
-  uint64_t data_begin_ns = 0;
-  uint64_t forward_begin_ns = 0;  // 0: not in forward
-  uint64_t backward_begin_ns = 0;
-  uint64_t last_backward_end_ns = 0;  // 0: none in this step
-  uint64_t optimizer_begin_ns = 0;
-  uint64_t optimizer_in_backward_ns = 0;
-
-  // Of the open step.
-  uint64_t phase_ns[kPhases] = {};
-  uint64_t backwards = 0, optimizer_calls = 0, batches = 0, own_ns = 0;
-};
+// Calls in a row without a backward pass or a batch before backward passes are taken for hidden (a replayed CUDA graph)
+// and each call for a step. ZeRO-3 makes a call for each billion parameters by default, ZeRO-1 for each group of the
+// optimizer: a few, or two for each layer where the learning rate depends on the layer.
+constexpr uint32_t kStaleCalls = 256;
 
 class StepClock {
  public:
@@ -62,9 +46,9 @@ class StepClock {
   void data_begin(ThreadClock& thread, uint64_t now_ns) noexcept;
   void data_end(ThreadClock& thread, uint64_t now_ns, bool got_batch) noexcept;
   void backward_begin(ThreadClock& thread, uint64_t now_ns) noexcept;
-  bool backward_end(ThreadClock& thread, uint64_t now_ns) noexcept;
+  bool backward_end(ThreadClock& thread, uint64_t now_ns, bool succeeded) noexcept;
   void optimizer_begin(ThreadClock& thread, uint64_t now_ns) noexcept;
-  bool optimizer_end(ThreadClock& thread, uint64_t now_ns, uint32_t slot) noexcept;
+  bool optimizer_end(ThreadClock& thread, uint64_t now_ns, uint32_t slot, bool first_call) noexcept;
   bool explicit_step(ThreadClock& thread, uint64_t now_ns) noexcept;
 
   // A name of pymon.phase: its slot, or -1 where all are taken.
@@ -77,17 +61,25 @@ class StepClock {
   void add_own(ThreadClock& thread, uint64_t cost_ns) noexcept;
   void reset() noexcept;  // a fork's child starts from nothing
 
+  // The thread that last began a backward pass and is still inside it; null: none. What runs for a pass in threads of
+  // the engine's own belongs to the thread that waits for it.
+  ThreadClock* waiting() const noexcept { return waiting_; }
+
+  void publish() noexcept;
   uint64_t steps_total() const noexcept { return body_->steps_total; }
   const TrainBody& body() const noexcept { return *body_; }
 
  private:
   void begin_step(ThreadClock& thread, uint64_t now_ns) noexcept;
   void end_step(ThreadClock& thread, uint64_t now_ns, Counting counting) noexcept;
+  bool ends_iteration(ThreadClock& thread, uint64_t now_ns, uint32_t slot, bool first_call) noexcept;
+  void end_newcomers_step(ThreadClock& thread) noexcept;
   void publish_if_due(uint64_t now_ns) noexcept;
 
   TrainBody unpublished_{};
   TrainBody* body_;
   PageWriter* page_ = nullptr;
+  ThreadClock* waiting_ = nullptr;
   bool profiled_step_ = false;
   uint64_t published_ns_ = 0;
 };

@@ -6,10 +6,12 @@ import functools
 import os
 import secrets
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
 _state: dict[str, Any] = {"native": None, "sender": None, "gpu": None, "failed": False}
+_attaching = threading.Lock()
 
 
 def native() -> Any:
@@ -41,6 +43,13 @@ def _attach() -> bool:
         return False
     import torch
 
+    with (
+        _attaching
+    ):  # not around the import: it may be going on in another thread, which attaches at its end
+        return _state["native"] is not None or _install(module, torch)
+
+
+def _install(module: Any, torch: Any) -> bool:
     # All of the probe is loaded here, right after torch: later it would cost the first step.
     from pymon.probe import captures, gpu, hooks, profiler_registry, sender
 

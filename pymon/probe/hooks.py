@@ -5,6 +5,7 @@ Private names of torch are used only where they exist: what is missing is then n
 
 from __future__ import annotations
 
+import atexit
 import os
 from types import ModuleType
 from typing import Any
@@ -18,6 +19,10 @@ def install(native: Any, torch: ModuleType) -> None:
     optimizer.register_optimizer_step_post_hook(native.optimizer_post)
     _wrap_fetch(native)
     _wrap_backward(native, torch)
+    graph_task = getattr(torch._C, "_current_graph_task_id", None)
+    if graph_task is not None:
+        native.set_graph_task(graph_task)
+    atexit.register(native.publish)
     if torch.__file__:
         native.set_library_folder(os.path.dirname(torch.__file__) + os.sep)
 

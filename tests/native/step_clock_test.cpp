@@ -24,11 +24,11 @@ struct Loop {
   }
   bool backward(uint64_t forward, uint64_t took) {
     clock.backward_begin(thread, after(forward));
-    return clock.backward_end(thread, after(took));
+    return clock.backward_end(thread, after(took), true);
   }
-  bool step(uint64_t before, uint64_t took, uint32_t slot = 0) {
+  bool step(uint64_t before, uint64_t took, uint32_t slot = 0, bool first_call = false) {
     clock.optimizer_begin(thread, after(before));
-    return clock.optimizer_end(thread, after(took), slot);
+    return clock.optimizer_end(thread, after(took), slot, first_call);
   }
   const TrainBody& body() const { return clock.body(); }
   uint64_t phases() const { return std::accumulate(body().phase_ns_total, body().phase_ns_total + kOther + 1, 0ull); }
@@ -74,7 +74,7 @@ TEST_CASE("a nested call counts once, and one that raised not at all") {
   loop.backward(1, 1);
   loop.clock.optimizer_begin(loop.thread, loop.after(1));
   CHECK(loop.step(1, 1));
-  CHECK_FALSE(loop.clock.optimizer_end(loop.thread, loop.after(1), 1));
+  CHECK_FALSE(loop.clock.optimizer_end(loop.thread, loop.after(1), 1, false));
   loop.clock.optimizer_begin(loop.thread, loop.after(1));  // raises
   loop.backward(1, 1);
   CHECK(loop.step(1, 1));
@@ -88,9 +88,118 @@ TEST_CASE("forward and backward inside the optimizer's call are not its time") {
     loop.fetch(10);
     loop.clock.optimizer_begin(loop.thread, loop.after(5));
     loop.backward(1000, 500);
-    CHECK(loop.clock.optimizer_end(loop.thread, loop.after(7), 0));
+    CHECK(loop.clock.optimizer_end(loop.thread, loop.after(7), 0, false));
   }
   CHECK(loop.body().phase_ns_total[kOptimizer] == 3 * 7);
+  CHECK(loop.phases() == loop.body().step_ns_total);
+}
+
+TEST_CASE("a backward pass that raises does not count; its time does") {
+  Loop loop;
+  loop.backward(10, 10);
+  loop.step(1, 1);
+  loop.clock.backward_begin(loop.thread, loop.after(10));
+  CHECK_FALSE(loop.clock.backward_end(loop.thread, loop.after(500), false));
+  loop.backward(10, 10);
+  CHECK(loop.step(1, 1));
+  CHECK(loop.body().backwards_total == 2);
+  CHECK(loop.body().phase_ns_total[kBackward] == 520);
+  CHECK(loop.phases() == loop.body().step_ns_total);
+}
+
+TEST_CASE("ZeRO calls the optimizer for each group of parameters: one step") {
+  Loop loop;
+  for (int i = 0; i < 5; ++i) {
+    loop.backward(10, 10);
+    CHECK(loop.step(1, 1));
+    for (int group = 1; group < 50; ++group) CHECK_FALSE(loop.step(0, 1));
+  }
+  CHECK(loop.body().steps_total == 5);
+  CHECK(loop.body().optimizer_calls_total == 250);
+}
+
+TEST_CASE("where batches come but no backward pass is seen, each call of the optimizer is a step") {
+  Loop loop;
+  loop.backward(10, 10);
+  CHECK(loop.step(1, 1));
+  for (int i = 0; i < 5; ++i) {  // a training_step without a loss; a replayed graph
+    loop.fetch(5);
+    CHECK(loop.step(1, 1));
+  }
+}
+
+TEST_CASE("calls that go on for ever without a backward pass are steps in the end") {
+  Loop loop;
+  loop.backward(10, 10);
+  CHECK(loop.step(1, 1));
+  for (uint32_t i = 0; i <= kStaleCalls; ++i) CHECK_FALSE(loop.step(1, 1));
+  CHECK(loop.step(1, 1));
+  CHECK(loop.step(1, 1));
+}
+
+TEST_CASE("a training after another loses no step, and each of its steps has its time") {
+  const uint8_t id[16] = {1};
+  std::unique_ptr<PageWriter> page(PageWriter::create(id).value());
+  Loop loop;
+  loop.clock.publish_to(page.get());
+  for (uint32_t training = 0; training < 3; ++training) {
+    for (int i = 0; i < 4; ++i) {
+      loop.fetch(5);
+      loop.backward(10, 20);
+      loop.step(3, 2, training, i == 0);
+    }
+  }
+  CHECK(page->body().steps_total == 12);
+  CHECK(page->body().step_ns_total == 12 * 40);
+  CHECK(page->body().phase_ns_total[kForward] == 12 * 10);
+  CHECK(page->body().phase_ns_total[kOther] == 12 * 3);
+  CHECK(loop.phases() == page->body().step_ns_total);
+}
+
+TEST_CASE("an optimizer that joins others late takes part in their steps") {
+  Loop loop;
+  for (int i = 0; i < 10; ++i) {
+    loop.backward(10, 10);
+    loop.step(1, 1, 0, i == 0);
+    if (i < 4) continue;
+    loop.backward(10, 10);
+    CHECK_FALSE(loop.step(1, 1, 1, i == 4));
+  }
+  CHECK(loop.body().steps_total == 10);
+}
+
+TEST_CASE("of the threads inside a backward pass the last one to begin is waited for") {
+  Loop loop;
+  ThreadClock other;
+  CHECK(loop.clock.waiting() == nullptr);
+  loop.clock.backward_begin(loop.thread, loop.after(1));
+  loop.clock.backward_begin(other, loop.after(1));
+  CHECK(loop.clock.waiting() == &other);
+  loop.clock.backward_end(loop.thread, loop.after(1), true);
+  CHECK(loop.clock.waiting() == &other);
+  loop.clock.backward_end(other, loop.after(1), true);
+  CHECK(loop.clock.waiting() == nullptr);
+}
+
+TEST_CASE("an empty call after optimizers that stepped inside the backward pass is no step") {
+  Loop loop;
+  for (int i = 0; i < 4; ++i) {
+    loop.clock.backward_begin(loop.thread, loop.after(20));
+    loop.step(5, 2, 0);
+    CHECK(loop.clock.backward_end(loop.thread, loop.after(5), true));
+    CHECK_FALSE(loop.step(1, 1, 1));
+  }
+  CHECK(loop.body().steps_total == 4);
+}
+
+TEST_CASE("without a batch in the step before, what comes next is the forward pass") {
+  Loop loop;
+  loop.fetch(100);  // one batch for all steps, as benchmarks do
+  for (int i = 0; i < 4; ++i) {
+    loop.backward(30, 10);
+    loop.step(0, 5);
+  }
+  CHECK(loop.body().phase_ns_total[kForward] == 3 * 30);  // after the first step the next batch was awaited
   CHECK(loop.phases() == loop.body().step_ns_total);
 }
 
@@ -99,8 +208,8 @@ TEST_CASE("threads are armed apart") {
   ThreadClock other;
   one.clock.optimizer_begin(one.thread, one.after(1));
   one.clock.optimizer_begin(other, one.after(1));
-  CHECK(one.clock.optimizer_end(one.thread, one.after(1), 0));
-  CHECK(one.clock.optimizer_end(other, one.after(1), 1));
+  CHECK(one.clock.optimizer_end(one.thread, one.after(1), 0, false));
+  CHECK(one.clock.optimizer_end(other, one.after(1), 1, false));
   CHECK(one.body().steps_total == 2);
 }
 
@@ -109,7 +218,7 @@ TEST_CASE("optimizers inside a backward pass end the step with it") {
   for (int i = 0; i < 4; ++i) {
     loop.clock.backward_begin(loop.thread, loop.after(20));
     for (uint32_t parameter = 0; parameter < 40; ++parameter) CHECK_FALSE(loop.step(5, 2, kNoSlot));
-    CHECK(loop.clock.backward_end(loop.thread, loop.after(5)));
+    CHECK(loop.clock.backward_end(loop.thread, loop.after(5), true));
   }
   CHECK(loop.body().steps_total == 4);
   CHECK(loop.body().optimizer_calls_total == 160);
@@ -123,7 +232,7 @@ TEST_CASE("only the outermost backward pass and fetch count") {
   loop.clock.data_end(loop.thread, loop.after(1), true);
   loop.clock.backward_begin(loop.thread, loop.after(1));
   loop.backward(1, 1);
-  loop.clock.backward_end(loop.thread, loop.after(1));
+  loop.clock.backward_end(loop.thread, loop.after(1), true);
   loop.step(1, 1);
   CHECK(loop.body().batches_total == 1);
   CHECK(loop.body().backwards_total == 1);
