@@ -62,6 +62,16 @@ def test_the_pth_and_both_modules_come_along(installed, tmp_path):
     assert str(ROOT) not in shown[1]
 
 
+def test_the_injected_library_comes_along_and_no_double_does(installed, tmp_path):
+    code = (
+        "import pymon, pathlib, pymon.native as n; print(n.injection());"
+        "print(*[p for p in pathlib.Path(pymon.__file__).parent.rglob('*') if 'double' in p.name])"
+    )
+    injection, *doubles = call(installed, "-c", code, cwd=tmp_path).split()
+    assert injection.endswith("/pymon/native/libpymon_inject.so")
+    assert doubles == []
+
+
 def test_pymon_1_attaches_through_the_pth(installed, tmp_path):
     code = "import torch, sys; print('pymon.probe.attach' in sys.modules)"
     for value, expected in (("1", "True"), ("0", "False"), ("", "False")):
