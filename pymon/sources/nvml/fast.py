@@ -21,6 +21,7 @@ from pymon.sources.nvml.plausible import (
 SECONDS_PER_SECOND: Final = 1.0  # time with a reason cannot grow faster than time
 _SUM: Final = fields.ALL_LINKS
 Found = Mapping[Field, Any]
+_PCIE: Final = {fields.PCIE_TRANSMIT: "transmit", fields.PCIE_RECEIVE: "receive"}
 _NVLINK: Final = {
     "transmit": (fields.NVLINK_TRANSMIT_KIB, fields.NVLINK_TRANSMIT),
     "receive": (fields.NVLINK_RECEIVE_KIB, fields.NVLINK_RECEIVE),
@@ -57,8 +58,8 @@ def read(device: Device, asked: list[Field], gpm: Gpm, mig: Mig, now_s: float) -
         power_w=power_w,
         energy_j_total=check.energy(_energy_j(device, found), power_w, now_s),
         clocks_event_s_total=_clocks_events(check, found, now_s),
-        pcie_transmit_bytes_total=_bytes(check, found, fields.PCIE_TRANSMIT, now_s),
-        pcie_receive_bytes_total=_bytes(check, found, fields.PCIE_RECEIVE, now_s),
+        pcie_transmit_bytes_total=_pcie(device, found, fields.PCIE_TRANSMIT, gpm, now_s),
+        pcie_receive_bytes_total=_pcie(device, found, fields.PCIE_RECEIVE, gpm, now_s),
         pcie_replays_total=_whole(
             check.counter("replays", found.get((fields.PCIE_REPLAYS, 0)), now_s)
         ),
@@ -94,8 +95,12 @@ def _clocks_events(check: Plausible, found: Found, now_s: float) -> tuple[tuple[
     return tuple(seconds)
 
 
-def _bytes(check: Plausible, found: Found, number: int, now_s: float) -> int | None:
+def _pcie(device: Device, found: Found, number: int, gpm: Gpm, now_s: float) -> int | None:
+    """By the byte counter; where the GPU has none for good, what GPM's windows add up to."""
+    if not device.may_ask((number, 0)):
+        return _whole(gpm.pcie_bytes.get(_PCIE[number]))
     value = found.get((number, 0))
+    check = device.plausible
     return _whole(check.counter(f"field_{number}", value, now_s, PCIE_MAX_BYTES_S))
 
 

@@ -16,6 +16,7 @@ import pynvml
 from pymon.model.gpu import GpuActivity
 from pymon.sources.nvml.device import Device
 from pymon.sources.nvml.library import CallFailed, DriverAway, GpuGone, Library
+from pymon.sources.nvml.plausible import PCIE_MAX_BYTES_S
 
 WINDOW_MIN_S: Final = 0.1  # nvml.h: two samples must be more than 100 ms apart
 # Attribute of GpuActivity by GPM metric; all in percent.
@@ -29,13 +30,15 @@ METRICS: Final = {
     12: "fp32_active_ratio",
     13: "fp16_active_ratio",
 }
+PCIE: Final = {20: "transmit", 21: "receive"}  # in MiB/s over the window
+_NUMBERS: Final = (*METRICS, *PCIE)
 
 
 def _metrics() -> Any:
     """19 KB, of which the driver reads what `numMetrics` says: made once."""
     metrics = pynvml.c_nvmlGpmMetricsGet_t()
-    metrics.version, metrics.numMetrics = pynvml.NVML_GPM_METRICS_GET_VERSION, len(METRICS)
-    for place, number in enumerate(METRICS):
+    metrics.version, metrics.numMetrics = pynvml.NVML_GPM_METRICS_GET_VERSION, len(_NUMBERS)
+    for place, number in enumerate(_NUMBERS):
         metrics.metrics[place].metricId = number
     return metrics
 
@@ -44,7 +47,7 @@ _METRICS = _metrics()
 # nvmlGpmMetric_t: id, return code, value, three pointers to texts. Taken from memory as it is, as in `fields`.
 _METRIC = struct.Struct("<4xId24x")
 _FIRST = type(_METRICS).metrics.offset
-_VALUES = memoryview(_METRICS).cast("B")[_FIRST : _FIRST + len(METRICS) * _METRIC.size]
+_VALUES = memoryview(_METRICS).cast("B")[_FIRST : _FIRST + len(_NUMBERS) * _METRIC.size]
 
 
 @dataclass(slots=True)
@@ -62,6 +65,8 @@ class Gpm:
     """The samples of one GPU and its instances. `read` gives None for the first time and where GPM is not supported."""
 
     library: Library
+    # What went over PCIe since the first sample, for GPUs without byte counters of their own: the windows are seamless.
+    pcie_bytes: dict[str, float] = field(default_factory=dict)
     _supported: bool | None = None
     _samples: dict[int | None, _Samples] = field(default_factory=dict)
 
@@ -78,7 +83,8 @@ class Gpm:
             raise
         except CallFailed as err:
             device.note(("gpm", gpu_instance_id), err)
-            self._samples.pop(gpu_instance_id, None)
+            if samples := self._samples.get(gpu_instance_id):
+                samples.taken_s = samples.last = None
             return None
 
     def forget(self) -> None:
@@ -109,7 +115,10 @@ class Gpm:
             return None
         _METRICS.sample1, _METRICS.sample2 = samples.older, samples.newer
         self.library.call(device.index, "nvmlGpmMetricsGet", _METRICS)
-        samples.last = self._activity(device, now_s - began_s)
+        read = list(_METRIC.iter_unpack(_VALUES))
+        if instance is None:
+            self._add_pcie(device, read[len(METRICS) :], now_s - began_s)
+        samples.last = self._activity(device, read[: len(METRICS)], now_s - began_s)
         return samples.last
 
     def _alloc(self, device: Device, instance: int | None) -> _Samples:
@@ -117,11 +126,19 @@ class Gpm:
         self._samples[instance] = made
         return made
 
-    def _activity(self, device: Device, window_s: float) -> GpuActivity:
-        ratios = {}
-        for name, (code, percent) in zip(
-            METRICS.values(), _METRIC.iter_unpack(_VALUES), strict=True
-        ):
-            if code == 0:
-                ratios[name] = device.plausible.ratio(percent)
+    def _activity(
+        self, device: Device, read: list[tuple[int, float]], window_s: float
+    ) -> GpuActivity:
+        ratios = {
+            name: device.plausible.ratio(percent)
+            for name, (code, percent) in zip(METRICS.values(), read, strict=True)
+            if code == 0
+        }
         return GpuActivity(window_s, **ratios)
+
+    def _add_pcie(self, device: Device, read: list[tuple[int, float]], window_s: float) -> None:
+        for way, (code, mib_s) in zip(PCIE.values(), read, strict=True):
+            bytes_s = mib_s * 2**20 if code == 0 else None
+            bytes_s = device.plausible.between(bytes_s, 0, PCIE_MAX_BYTES_S)
+            if bytes_s is not None:
+                self.pcie_bytes[way] = self.pcie_bytes.get(way, 0.0) + bytes_s * window_s

@@ -1,5 +1,7 @@
 """One thing that a GPU does not tell costs that thing only."""
 
+import time
+
 import pytest
 
 from pymon.exporters.gpu_samples import GpuSamples
@@ -33,8 +35,6 @@ FIELDS = {
     "271": ("pymon_gpu_clocks_event_seconds_total", "hw_power_brake"),
     "82": ("pymon_gpu_temperature_celsius", "memory"),
     "94": ("pymon_gpu_pcie_replays_total",),
-    "197": ("pymon_gpu_pcie_transmit_bytes_total",),
-    "198": ("pymon_gpu_pcie_receive_bytes_total",),
     "52": ("pymon_gpu_nvlink_errors_total", "", "replay"),
     "143": ("pymon_gpu_remapped_rows_total", "uncorrected"),
     "144": ("pymon_gpu_row_remap_pending",),
@@ -175,14 +175,51 @@ def test_ratios_that_cannot_be_and_garbage_temperatures_are_dropped_and_counted(
     assert set(dict(good.invalid_total).values()) == {0}
 
 
-def test_byte_counters_of_32_bits_are_absent(driver):
+def test_byte_counters_of_32_bits_are_absent_without_gpm(driver):
     state = standard_node(1)
-    state["gpus"][0]["field_types"] = {"197": "u32", "198": "u32"}
+    state["gpus"][0] |= {"field_types": {"197": "u32", "198": "u32"}}
     state["gpus"][0]["fields"] |= {"197": 5, "198": 6}
+    del state["gpus"][0]["gpm"]
     (one,) = driver(state).until_read().gpus
 
     assert one.fast.pcie_transmit_bytes_total is one.fast.pcie_receive_bytes_total is None
     assert one.fast.pcie_replays_total == 3
+
+
+def test_without_byte_counters_the_windows_of_gpm_add_up(driver):
+    state = standard_node(1)
+    for number in ("197", "198"):
+        del state["gpus"][0]["fields"][number]
+    state["gpus"][0]["gpm"] |= {"20": 10.0, "21": 30.0}  # MiB/s
+    double = driver(state)
+    first = double.until(lambda s: s.gpus and s.gpus[0].fast.pcie_receive_bytes_total)
+    began_s = time.monotonic()
+    until_s = began_s + 0.6
+    while time.monotonic() < until_s:
+        last = double.tick()
+        time.sleep(0.05)
+    grown = [
+        getattr(last.gpus[0].fast, name) - getattr(first.gpus[0].fast, name)
+        for name in ("pcie_transmit_bytes_total", "pcie_receive_bytes_total")
+    ]
+
+    assert grown[1] == pytest.approx(3 * grown[0], rel=0.01)
+    assert grown[0] == pytest.approx(10 * 2**20 * 0.6, rel=0.4)
+
+
+def test_gpm_that_fails_each_time_takes_no_memory_for_it(driver):
+    double = driver(standard_node(1))
+    double.until(whole)
+    double.node.fail("nvmlGpmSampleGet", 999)
+    allocated = sum(n for f, _, n in double.tick().cost.errors_total if f == "nvmlGpmSampleAlloc")
+    double.node.fail("nvmlGpmSampleAlloc", 999)  # would be counted if it were called again
+    for _ in range(5):
+        time.sleep(0.11)  # GPM's shortest window
+        section = double.tick()
+        assert section.gpus[0].fast.activity is None
+    assert sum(n for f, _, n in section.cost.errors_total if f == "nvmlGpmSampleAlloc") == allocated
+    double.node.mend()
+    double.until(whole)
 
 
 def test_counters_that_go_backwards_are_dropped_once_and_taken_when_they_stay(driver):
