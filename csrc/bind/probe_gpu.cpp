@@ -5,6 +5,7 @@
 
 #include "bind/probe_state.h"
 #include "gpu/gpu_core.h"
+#include "gpu/kernel_class.h"
 
 namespace py = pybind11;
 
@@ -98,6 +99,8 @@ void bind_gpu(py::module_& module) {
   module.def("gpu_why_not", [] {
     return py::make_tuple(GpuCore::why_no_events(), GpuCore::why_no_cupti());
   }, "What would keep each layer off here: events, CUPTI; empty where nothing would.");
+  module.def("gpu_kernel_class", [](const std::string& name) { return static_cast<unsigned>(kernel_class(name.c_str())); },
+             py::arg("name"), "The class of work of a kernel of this name, by its number in the page.");
 }
 
 void forget_gpu_in_child() noexcept {
