@@ -22,7 +22,6 @@ PARAMS = Path("/proc/driver/nvidia/params")
 def measure(machine: part.Machine, _: argparse.Namespace) -> dict[str, Any]:
     torch = machine.torch
     free_bytes, total_bytes = torch.cuda.mem_get_info()
-    torch.profiler.kineto_available()  # loads what a profiler would, libcupti with it
     return {
         "gpu": torch.cuda.get_device_name(0),
         "gpus": torch.cuda.device_count(),
@@ -70,13 +69,8 @@ def driver_cuda() -> int | None:
 
 def cupti_versions() -> dict[str, Any]:
     """Of the library that torch has loaded; asked only where there is a driver (csrc/gpu/library.h says why)."""
-    files = sorted(
-        {
-            line.split()[-1]
-            for line in open("/proc/self/maps", encoding="utf-8")
-            if "libcupti" in line
-        }
-    )
+    maps = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
+    files = sorted({line.split()[-1] for line in maps if "libcupti" in line})
     for name in ("libcupti.so.13", "libcupti.so.12"):
         try:
             library = ctypes.CDLL(name, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)

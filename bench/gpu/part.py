@@ -1,8 +1,8 @@
-"""What all measurements of `bench/gpu` share: the machine they run on, pymon's layers in this process, one line of JSON.
+"""What all measurements of `bench/gpu` share: the machine, pymon's layers in this process, one line of JSON.
 
-A measurement is a module with `measure(machine, arguments) -> {key: figure}`; it runs in a process of its own, whose last
-line on stdout is the figures. PYMON_GPU_CHECK_DOUBLE names a module that puts a double in the place of the GPU (the dry
-run of the tests); without it only a real one will do.
+A measurement is a module with `measure(machine, arguments) -> {key: figure}`; it runs in a process of its own, whose
+last line on stdout is the figures. PYMON_GPU_CHECK_DOUBLE names a module that puts a double in the place of the GPU
+(the dry run of the tests); without it only a real one will do.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Replays CUDA graphs for as long as time allows, with the CUPTI layer on: GPU memory, times of zero, its own processor time.
+"""Replays CUDA graphs for as long as time allows under the CUPTI layer: GPU memory, times of zero, processor time.
 
     python -m bench.gpu.replays [--seconds 1200] [--rate 50000] [--name replays]
 
 Driver 580 with CUPTI 13.0 lost a gigabyte of GPU memory and gave times of zero after 25.1 million records of graphs
 (parcagpu #23), and before 13.4 Update 1 CUPTI's own processor time grew without bound; the layer's guard
-(csrc/gpu/self_guard.h) must see that before anybody else does. `--rate 0` replays as fast as the GPU can. Growth is what
-the GPU lost since the first tenth of the time, less what torch reserved.
+(csrc/gpu/self_guard.h) must see that before anybody else does. `--rate 0` replays as fast as the GPU can. Growth is
+what the GPU lost since the first tenth of the time, less what torch reserved.
 """
 
 from __future__ import annotations

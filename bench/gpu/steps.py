@@ -1,6 +1,6 @@
 """What pymon adds to a real training step, a small GPT's or a small ResNet's: mean, p99, p99.9, and the noise floor.
 
-    python -m bench.gpu.steps gpt|resnet [--seconds 60] [--without]
+    python -m bench.gpu.steps gpt|resnet [...] [--seconds 60] [--without]
 
 One process; blocks of steps alternate at random between `off` (hooks out, CUPTI yielded), `off_again` (the same once
 more: the noise), `events` (hooks in, CUDA events) and `all` (CUPTI as well). The mean is the median over rounds of the
@@ -29,26 +29,33 @@ WARM_UP = 30
 
 
 def measure(machine: part.Machine, arguments: argparse.Namespace) -> dict[str, Any]:
-    name = arguments.model
-    if arguments.without:
-        return without(machine, name, arguments)
+    figures: dict[str, Any] = {}
+    for name in arguments.models:
+        one = without if arguments.without else interleaved
+        figures |= one(machine, name, arguments.seconds / len(arguments.models))
+    return figures
+
+
+def interleaved(machine: part.Machine, name: str, seconds: float) -> dict[str, Any]:
     from bench.probe_cost import Hooks
 
     hooks = Hooks()
+    steps_of_block, settling = (6, 2) if machine.is_double else (STEPS, SETTLING)
     native = part.attached(machine)
     step = warm(machine, MODELS[name](machine))
+    reader = part.page()
+    kernels_before = part.settled(reader).kernels_total
     lease = Lease(native)
     times: dict[str, list[list[float]]] = {state: [] for state in STATES}
-    until = time.monotonic() + arguments.seconds
+    until = time.monotonic() + seconds
     order = random.Random(1)
     while time.monotonic() < until or len(times["all"]) < 2:
         for state in order.sample(STATES, len(STATES)):
             hooks.switch(state in ("events", "all"))
             lease.switch(state == "all")
-            times[state].append(block_us(step, STEPS)[SETTLING:])
+            times[state].append(block_us(step, steps_of_block)[settling:])
     hooks.switch(True)
     lease.switch(True)
-    reader = part.page()
     cupti, gpu = part.settled(reader), reader.gpu()
     steps = sum(len(block) for block in times["all"])
     figures: dict[str, Any] = {
@@ -58,7 +65,8 @@ def measure(machine: part.Machine, arguments: argparse.Namespace) -> dict[str, A
         f"{name}_p999_us": part.percentile(of_all(times["off"]), 99.9),
         f"{name}_steps": steps,
         f"{name}_rounds": len(times["all"]),
-        f"{name}_kernels_per_step": cupti.kernels_total / max(1, STEPS * len(times["all"])),
+        f"{name}_kernels_per_step": (cupti.kernels_total - kernels_before)
+        / (steps_of_block * len(times["all"])),
         f"{name}_cupti_state": f"{cupti.state}: {cupti.reason}",
         f"{name}_events_state": f"{gpu.state}: {gpu.reason}",
         f"{name}_cupti_dropped": cupti.dropped_total,
@@ -82,10 +90,10 @@ def added(key: str, blocks: list[list[float]], base: list[list[float]]) -> dict[
     return figures
 
 
-def without(machine: part.Machine, name: str, arguments: argparse.Namespace) -> dict[str, float]:
+def without(machine: part.Machine, name: str, seconds: float) -> dict[str, Any]:
     step = warm(machine, MODELS[name](machine))
     times: list[float] = []
-    until = time.monotonic() + arguments.seconds
+    until = time.monotonic() + seconds
     while time.monotonic() < until or not times:
         times += block_us(step, STEPS)[SETTLING:]
     return {
@@ -119,6 +127,6 @@ if __name__ == "__main__":
     part.main(
         __doc__,
         measure,
-        ("model", {"choices": list(MODELS)}),
+        ("models", {"choices": list(MODELS), "nargs": "+"}),
         ("--without", {"action": "store_true", "help": "in a process that never had pymon"}),
     )

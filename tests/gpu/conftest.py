@@ -7,6 +7,7 @@ keeps what it had (bench/gpu/check.py).
 import functools
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -102,14 +103,18 @@ def pytest_runtest_logreport(report):
     results = os.environ.get("PYMON_GPU_RESULTS")
     if results is None or (report.when != "call" and report.outcome == "passed"):
         return
-    name = report.nodeid.split("::")[-1].removesuffix("[gpu]").removeprefix("test_")
+    name = re.sub(r"\[gpu-?(.*)\]$", r"_\1", report.nodeid.split("::")[-1]).rstrip("_")
     why = ""
     if report.outcome == "skipped" and isinstance(report.longrepr, tuple):
         why = report.longrepr[2].removeprefix("Skipped: ")
     elif report.outcome == "failed":
         crash = getattr(report.longrepr, "reprcrash", None)
         why = crash.message if crash is not None else str(report.longrepr)
-    line = {"test": name, "outcome": report.outcome, "why": " ".join(why.split())[:400]}
+    line = {
+        "test": name.removeprefix("test_"),
+        "outcome": report.outcome,
+        "why": " ".join(why.split())[:400],
+    }
     line["figures"] = dict(report.user_properties)
     with Path(results).open("a", encoding="utf-8") as file:
         file.write(json.dumps(line) + "\n")

@@ -46,6 +46,7 @@ def train(machine: part.Machine) -> dict[str, Any]:
             new - was for new, was in zip(gpu.phase_ns_total, old.phase_ns_total, strict=True)
         ],
         "whole_ns": gpu.step_ns_total - old.step_ns_total,
+        "stride": gpu.stride,
         "failed": gpu.failed_total,
         "dropped": gpu.dropped_total,
         "work": part.work_since(before, after),

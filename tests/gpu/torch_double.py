@@ -1,8 +1,8 @@
 """Puts a double in the place of torch's GPU: tensors stay on the CPU, each operator becomes a kernel of the doubles of
 libcuda and libcupti, which must be the ones that the loader finds (LD_LIBRARY_PATH).
 
-`install()` patches the few names of torch.cuda that `bench/gpu` and `tests/gpu` call. What it shows is that their plumbing
-works; none of its times means anything.
+`install()` patches the few names of torch.cuda that `bench/gpu` and `tests/gpu` call. What it shows is that their
+plumbing works; none of its times means anything.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ def install() -> str:
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
 
+    torch.set_num_threads(1)
     gpu = Gpu()
 
     class Launching(TorchDispatchMode):
