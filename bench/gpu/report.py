@@ -95,8 +95,9 @@ SAID = (
     "second_client_reason",
 )  # in words, below the table
 HOW = (
-    "`make gpu-check PY=python3` on a machine with a GPU (no network needed, under ten minutes) writes"
-    " `gpu-results.json`;\n`python -m bench.gpu.check --write-docs` makes this page of it.\n"
+    "`make gpu-check PY=python3` on a machine with a GPU writes `gpu-results.json`\n"
+    "(no network needed, under ten minutes),\n"
+    "and `python -m bench.gpu.check --write-docs` makes this page of it.\n"
 )
 
 

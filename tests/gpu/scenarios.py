@@ -95,13 +95,13 @@ def agree(machine: part.Machine) -> dict[str, Any]:
 
 
 def handover(machine: part.Machine) -> dict[str, Any]:
-    """Ten profiles in a row with our layer between them."""
+    """Ten profiles in a row with our layer between them (four on the double)."""
     native = part.attached(machine)
     step = MODELS["gpt"](machine)
     few(machine, step, 10)
     reader = part.page()
     theirs, ours, waits_ms = [], [], []
-    for _ in range(10):
+    for _ in range(sessions(machine)):
         before = part.settled(reader)
         few(machine, step, 5)
         ours.append(total(part.work_since(before, part.settled(reader)))[0])
@@ -131,11 +131,11 @@ def handover(machine: part.Machine) -> dict[str, Any]:
 
 
 def profile_alone(machine: part.Machine) -> dict[str, Any]:
-    """The ten profiles of `handover` in a process without pymon: what the profiler itself loses."""
+    """The profiles of `handover` in a process without pymon: what the profiler itself loses."""
     step = MODELS["gpt"](machine)
     few(machine, step, 10)
     theirs = []
-    for _ in range(10):
+    for _ in range(sessions(machine)):
         few(machine, step, 5)
         with machine_profile(machine) as session:
             few(machine, step, 5)
@@ -288,6 +288,10 @@ def few(
         step()
     if synchronize:
         machine.torch.cuda.synchronize()
+
+
+def sessions(machine: part.Machine) -> int:
+    return 4 if machine.is_double else 10
 
 
 def machine_profile(machine: part.Machine) -> Any:

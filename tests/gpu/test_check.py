@@ -12,6 +12,7 @@ from pymon import native
 from tests.native.build import ROOT, gpu_doubles
 
 torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.timeout(600)
 FIGURES = (
     "launch_eager_tiny_host_cupti_added_ns",
     "launch_graph_total_cupti_sync_added_ns",
@@ -33,7 +34,7 @@ def checked(folder, *options):
     results = folder / "gpu-results.json"
     command = [sys.executable, "-m", "bench.gpu.check", "--json", str(results), *options]
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=170, env=env)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=500, env=env)
     assert results.exists(), done.stderr
     return json.loads(results.read_text("utf-8")), done.returncode, done.stdout
 
@@ -118,6 +119,42 @@ def test_no_part_begins_without_time_for_it(tmp_path):
     run.part(check.Part("watch", ("-c", "print('{}')"), 0, None))
     assert run.figures["part_late"] == "skipped: no time is left of 10 s"
     assert run.figures["part_watch"] == "skipped: no time is left of 10 s"
+
+
+TESTS = """
+import pytest
+
+def test_measures(record_property):
+    record_property("found_us", 2.5)
+
+def test_breaks():
+    assert 1 == 2, "planned"
+
+def test_cannot():
+    pytest.skip("no such chip")
+"""
+
+
+def test_outcomes_reasons_and_figures_of_tests_are_kept(tmp_path):
+    (tmp_path / "test_planned.py").write_text(TESTS, encoding="utf-8")
+    run = check.Run(tmp_path / "results.json", 120.0, None)
+    pytest_of = (
+        "-m",
+        "pytest",
+        "-p",
+        "tests.gpu.conftest",
+        str(tmp_path),
+        "--rootdir",
+        str(tmp_path),
+    )
+    run.part(check.Part("tests", (*pytest_of, "-k", check.ALONE), 60.0))
+    assert run.figures["part_tests"].startswith("failed: ")  # none was found
+    run.part(check.Part("tests", pytest_of, 60.0))
+    assert run.figures["part_tests"] == "failed: 1 of 3 tests"
+    assert run.figures["test_measures"] == "passed"
+    assert run.figures["test_breaks"].startswith("failed: AssertionError: planned")
+    assert run.figures["test_cannot"] == "skipped: no such chip"
+    assert run.figures["found_us"] == 2.5
 
 
 class TestReport:

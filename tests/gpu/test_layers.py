@@ -37,6 +37,7 @@ def test_a_trainers_gpu_time_by_phase_and_class(scenario, note):
         assert said["busy_ns"] <= 1.02 * 60 * said["wall_ns"]
 
 
+@pytest.mark.slow
 def test_agrees_with_torch_profiler_within_one_per_cent(scenario, note):
     said = scenario("agree").said
     note(
@@ -61,21 +62,23 @@ def test_agrees_with_torch_profiler_within_one_per_cent(scenario, note):
         assert ours == theirs
 
 
+@pytest.mark.slow
 def test_ten_hand_overs_lose_no_kernel(scenario, note):
     said = scenario("handover").said
     alone = scenario("profile_alone").said
+    sessions = 10 if scenario.on_gpu else 4
     note(
         handover_ours=said["ours"][0],
-        handover_ours_lost=10 * max(said["ours"]) - sum(said["ours"]),
+        handover_ours_lost=sessions * max(said["ours"]) - sum(said["ours"]),
         handover_theirs=alone["theirs"][0],
-        handover_theirs_lost=10 * max(alone["theirs"]) - sum(said["theirs"]),
-        handover_theirs_lost_without_pymon=10 * max(alone["theirs"]) - sum(alone["theirs"]),
+        handover_theirs_lost=sessions * max(alone["theirs"]) - sum(said["theirs"]),
+        handover_theirs_lost_without_pymon=sessions * max(alone["theirs"]) - sum(alone["theirs"]),
         handover_profiler_opens_ms=said["open_ms"],
         handover_zero_times=said["zero_times"],
         handover_bad_times=said["bad_times"],
     )
     assert said["state"] == "running"
-    assert said["handovers"] == 10
+    assert said["handovers"] == len(said["theirs"]) == sessions
     assert said["stolen"] == said["lost_buffers"] == said["dropped"] == said["bad_times"] == 0
     assert len(set(said["ours"])) == 1
     assert sum(said["theirs"]) >= sum(alone["theirs"])  # what it loses by itself, it loses
@@ -111,6 +114,7 @@ def test_the_process_ends(scenario, name):
     assert ("RuntimeError: planned" in ended.errors) == planned
 
 
+@pytest.mark.slow
 def test_what_the_driver_does_with_a_second_client(scenario, note):
     """Not known beforehand, so it is noted: either it is refused, or ours sees that it has lost CUPTI."""
     said = scenario("second_client", PYMON_SECOND_CLIENT=str(second_client())).said
