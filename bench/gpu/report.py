@@ -95,9 +95,9 @@ SAID = (
     "second_client_reason",
 )  # in words, below the table
 HOW = (
-    "`make gpu-check PY=python3` on a machine with a GPU writes `gpu-results.json`\n"
-    "(no network needed, under ten minutes),\n"
-    "and `python -m bench.gpu.check --write-docs` makes this page of it.\n"
+    "`make gpu-check PY=python3` on a machine with a GPU\n"
+    "writes `gpu-results.json` (no network needed, under ten minutes), and `python -m bench.gpu.check --write-docs` makes"
+    " this\npage of it.\n"
 )
 
 
