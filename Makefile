@@ -5,7 +5,7 @@ SHELL := /bin/bash
 VENV := .venv
 PY := $(VENV)/bin/python
 FAULT ?= data-loader
-GPU_RESULTS ?= gpu-results.json
+GPU_RESULTS ?= build/gpu-results.json
 NATIVE_SOURCES := $(wildcard csrc/*/*.h csrc/*/*.cpp)
 
 help:  ## show this list
@@ -27,7 +27,7 @@ bench: $(VENV)/.dev  ## what the probe costs a training step
 	@$(PY) bench/probe_cost.py
 
 # Builds in place with the Python that is there, whose torch has CUDA; nothing is downloaded.
-gpu-check:  ## on a machine with a GPU: all tests and measurements that need one, into gpu-results.json (PY=python3)
+gpu-check:  ## on a machine with a GPU: all tests and measurements that need one, into build/gpu-results.json (PY=python3)
 	@$(if $(filter file,$(origin PY)),$(or $(wildcard $(PY)),python3),$(PY)) -m bench.gpu.check --json $(GPU_RESULTS)
 
 wheel: $(VENV)/.dev  ## a wheel for this interpreter, in dist/

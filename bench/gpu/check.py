@@ -1,7 +1,7 @@
 """Everything that needs a GPU, within a budget of time: builds, tests marked `gpu`, and all measurements of bench/gpu.
 
     make gpu-check [PY=python3]
-    python -m bench.gpu.check [--budget-s 540] [--only PART,PART] [--json gpu-results.json]
+    python -m bench.gpu.check [--budget-s 540] [--only PART,PART] [--json build/gpu-results.json]
     python -m bench.gpu.check --write-docs          docs/gpu-results.md from an earlier run's JSON
 
 Needs no network: g++ and the headers of this Python, setuptools, pybind11, pytest and pytest-timeout (pytest-xdist
@@ -75,7 +75,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--budget-s", type=float, default=540.0)
     parser.add_argument("--only", help=f"of {', '.join(one.name for one in PARTS)}")
-    parser.add_argument("--json", type=Path, default=Path("gpu-results.json"))
+    parser.add_argument("--json", type=Path, default=ROOT / "build" / "gpu-results.json")
     parser.add_argument("--write-docs", action="store_true", help="nothing runs")
     parser.add_argument("--docs", type=Path, default=ROOT / "docs" / "gpu-results.md")
     parser.add_argument(

@@ -96,8 +96,8 @@ SAID = (
 )  # in words, below the table
 HOW = (
     "`make gpu-check PY=python3` on a machine with a GPU\n"
-    "writes `gpu-results.json` (no network needed, under ten minutes), and `python -m bench.gpu.check --write-docs` makes"
-    " this\npage of it.\n"
+    "writes `build/gpu-results.json` (no network needed, under ten minutes), and\n"
+    "`python -m bench.gpu.check --write-docs` makes this page of it.\n"
 )
 
 
