@@ -17,6 +17,7 @@ from pymon.collectors.nfs import NfsCollector
 from pymon.collectors.nvml import NvmlCollector
 from pymon.collectors.pci import PciCollector
 from pymon.collectors.placement import PlacementCollector
+from pymon.collectors.pods import PodsCollector
 from pymon.collectors.pressure import PressureCollector
 from pymon.collectors.processes import Attached, ProcessesCollector
 from pymon.collectors.shm import ShmCollector
@@ -27,6 +28,7 @@ from pymon.model.gpu import GpuSection
 from pymon.model.snapshot import Section
 from pymon.sources.cgroupfs import Cgroupfs
 from pymon.sources.mounts import Lustre
+from pymon.sources.podresources import PodResources
 from pymon.sources.process import Processes
 from pymon.sources.procfs import Procfs
 from pymon.sources.roots import Roots
@@ -86,4 +88,5 @@ def all_collectors(
         XidCollector(),
         NfsCollector(procfs),
         LustreCollector(Lustre(roots)),
+        PodsCollector(PodResources(roots.kubelet)),
     )

@@ -38,6 +38,7 @@ class Host(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     proc: str = "/proc"  # elsewhere in a container that was given the host's
     sys: str = "/sys"
+    kubelet: str = "/var/lib/kubelet/pod-resources/kubelet.sock"
 
 
 class Http(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

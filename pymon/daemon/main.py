@@ -102,7 +102,7 @@ class Daemon:
         )
         self.gpus = Supervisor(_nvml_settings(config, options.nvml_library))
         self._collectors = all_collectors(
-            self.server.seen, self.gpus.read, self._newest, Roots(config.host.proc, config.host.sys)
+            self.server.seen, self.gpus.read, self._newest, _roots(config)
         )
         self._check_names(config)
         self.clock = SystemClock()
@@ -335,6 +335,10 @@ def _nvml_settings(config: Config, library: str) -> NvmlSettings:
         process_utilization=nvml.processes,
         library=library,
     )
+
+
+def _roots(config: Config) -> Roots:
+    return Roots(config.host.proc, config.host.sys, config.host.kubelet)
 
 
 def _families_off(config: Config) -> frozenset[str]:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from pymon.model.jobs import JobProcess, JobsSection
+from pymon.model.pods import PodsSection
 from pymon.model.snapshot import Snapshot
 
 Labels = tuple[str, ...]
@@ -14,6 +15,9 @@ Sample = tuple[str, Labels, float]
 
 def about_jobs(snapshot: Snapshot) -> Iterator[Sample]:
     """Whose the GPUs are."""
+    if pods := snapshot.get(PodsSection):
+        for one in pods.gpus:
+            yield "pymon_pod_gpu_info", (one.uuid, one.namespace, one.pod, one.container), 1
     section = snapshot.get(JobsSection)
     if section is None:
         return

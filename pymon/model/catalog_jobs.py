@@ -11,6 +11,8 @@ JOB_METRICS: Final[tuple[Metric, ...]] = (
            "holds; always 1. `job_id`: as the process says, else as its manager's paths say.",
            ("gpu", "uuid", "gpu_instance_id", "rank", "job_id", "pid", "user", "manager", "slurm_step", "pod_uid",
             "container_id", "unit", "cgroup")),
+    Metric("pymon_pod_gpu_info", "gauge", "A GPU, MIG device or share that a container was given, by the kubelet; "
+           "always 1.", ("uuid", "namespace", "pod", "container")),
     Metric("pymon_gpu_holders", "gauge", "Processes on the GPU by the driver: `attached` with a probe, `unattached` "
            "without, `gone` dead for 30 s, `unknown` where the driver's pids cannot be looked up.",
            ("gpu", "uuid", "owner")),

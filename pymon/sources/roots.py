@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Roots:
-    """Paths without a slash at their end."""
+    """Paths without a slash at their end; `kubelet` is its pod-resources socket."""
 
     proc: str = "/proc"
     sys: str = "/sys"
+    kubelet: str = "/var/lib/kubelet/pod-resources/kubelet.sock"

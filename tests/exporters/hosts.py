@@ -25,6 +25,7 @@ from pymon.model.host import (
     ShmSection,
 )
 from pymon.model.jobs import GpuTime, Holding, JobIdentity, JobProcess, JobsSection, Manager, Owner
+from pymon.model.pods import PodGpu, PodsSection
 from pymon.model.snapshot import Outcome, Snapshot, State
 from pymon.model.workers import (
     GpuDistance,
@@ -79,6 +80,7 @@ SECTIONS = {
         (NfsMount("fs:/data", 1000, 2000, (NfsOperation("read", 9, 1, 0, 1.5, 2.5),)),)
     ),
     "lustre": LustreSection((LustreOperation("fs", "llite", "read", 500, 2.5),)),
+    "pods": PodsSection((PodGpu("ml", "train-0", "main", "GPU-0"),)),
     "jobs": JobsSection(
         (JOB,),
         (

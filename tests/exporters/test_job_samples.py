@@ -32,7 +32,8 @@ def test_holders_and_times():
 
 def test_what_is_not_known_is_empty():
     nobody = replace(JOB, rank=None, job_id="", gpus=(), identity=JobIdentity())
-    found = told(jobs=replace(SECTIONS["jobs"], processes=(nobody,), holdings=(), gpu_times=()))
+    jobs = replace(SECTIONS["jobs"], processes=(nobody,), holdings=(), gpu_times=())
+    found = told(jobs=jobs, pods=None)
 
     assert list(found) == [("pymon_job_info", "", "", "", "", "", "100", "ann", *[""] * 6)]
 
