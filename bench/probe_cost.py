@@ -93,7 +93,7 @@ class Hooks:
         ]
         self._places: list[tuple[Any, str]] = [
             (dataloader._BaseDataLoaderIter, "__next__"),
-            (torch.autograd, "_engine_run_backward"),
+            (torch.autograd.Variable, "_execution_engine"),
         ]
         self._off = [getattr(owner, name) for owner, name in self._places]
         import pymon

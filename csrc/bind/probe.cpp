@@ -105,8 +105,8 @@ PYBIND11_MODULE(_probe, module) {
     probe_state().clock.phase(this_thread_clock(), slot, duration_ns);
   });
   module.def("publish", [] { probe_state().clock.publish(); }, "Shows what was counted since the last step, too.");
-  module.def("set_graph_task", &pymon::set_graph_task, py::arg("current_graph_task_id"),
-             "torch._C._current_graph_task_id, which tells the threads of the autograd engine from those of the user.");
+  module.def("set_torch_state", &pymon::set_torch_state, py::arg("graph_task"), py::arg("tracing_mode"),
+             "Tell threads of the autograd engine from the user's, and passes that are only traced from real ones.");
   module.def("steps_total", [] { return probe_state().clock.steps_total(); });
   module.def("set_library_folder",
              [](std::string_view folder) { pymon::set_library_folder(folder.data(), folder.size()); });

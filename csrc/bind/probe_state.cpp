@@ -11,16 +11,22 @@ namespace {
 
 thread_local ThreadClock t_clock;
 PyObject* g_graph_task = nullptr;
+PyObject* g_tracing_mode = nullptr;
 
-// Whether this thread works on a backward pass: only there torch knows of a graph task.
-bool in_engine() noexcept {
-  if (g_graph_task == nullptr) return false;
+// What `question` answers; null where it cannot be asked. An exception of the user's may be on its way meanwhile.
+PyObject* ask(PyObject* question) noexcept {
+  if (question == nullptr) return nullptr;
   PyObject *type, *value, *trace;
   PyErr_Fetch(&type, &value, &trace);
-  PyObject* task = PyObject_CallNoArgs(g_graph_task);
-  const bool inside = task != nullptr && PyLong_AsLong(task) >= 0;
-  Py_XDECREF(task);
+  PyObject* answer = PyObject_CallNoArgs(question);
   PyErr_Restore(type, value, trace);  // drops what the call may have raised
+  return answer;
+}
+
+bool in_engine() noexcept {
+  PyObject* task = ask(g_graph_task);
+  const bool inside = task != nullptr && PyLong_Check(task) && PyLong_AsLong(task) >= 0;
+  Py_XDECREF(task);
   return inside;
 }
 
@@ -37,8 +43,16 @@ ThreadClock& this_thread_clock() noexcept {
   return ours || !in_engine() ? t_clock : *waiting;
 }
 
-void set_graph_task(const pybind11::object& current_graph_task_id) {
-  if (g_graph_task == nullptr) g_graph_task = pybind11::object(current_graph_task_id).release().ptr();
+bool is_tracing() noexcept {
+  PyObject* mode = ask(g_tracing_mode);
+  Py_XDECREF(mode);
+  return mode != nullptr && mode != Py_None;
+}
+
+void set_torch_state(const pybind11::object& graph_task, const pybind11::object& tracing_mode) {
+  const auto kept = [](const pybind11::object& call) { return call.is_none() ? nullptr : pybind11::object(call).release().ptr(); };
+  if (g_graph_task == nullptr) g_graph_task = kept(graph_task);
+  if (g_tracing_mode == nullptr) g_tracing_mode = kept(tracing_mode);
 }
 
 void note_activity() noexcept {

@@ -25,7 +25,12 @@ ProbeState& probe_state() noexcept;
 // Of the thread that runs a hook; in a thread of the autograd engine (each CUDA device has one, where checkpoints compute
 // again and optimizers may step) that of the thread that waits for the backward pass.
 ThreadClock& this_thread_clock() noexcept;
-void set_graph_task(const pybind11::object& current_graph_task_id);
+
+// Whether torch records a graph here (torch.compile, torch.export): a backward pass is then made of fake tensors.
+bool is_tracing() noexcept;
+
+// What the two above ask, without arguments: an int that is negative outside the engine; None outside a trace.
+void set_torch_state(const pybind11::object& graph_task, const pybind11::object& tracing_mode);
 
 // The first backward pass or optimizer call: only now is this process a rank (a launcher or a loader worker never is).
 void note_activity() noexcept;

@@ -51,6 +51,7 @@ PyObject* fetch(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* 
 }
 
 PyObject* backward(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* names) noexcept {
+  if (is_tracing()) return PyObject_Vectorcall(wrapper(self)->original, args, nargsf, names);
   ProbeState& state = probe_state();
   ThreadClock& thread = this_thread_clock();
   const uint64_t begin_ns = mono_ns();

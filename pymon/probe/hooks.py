@@ -6,6 +6,7 @@ Private names of torch are used only where they exist: what is missing is then n
 from __future__ import annotations
 
 import atexit
+import functools
 import os
 from types import ModuleType
 from typing import Any
@@ -19,9 +20,7 @@ def install(native: Any, torch: ModuleType) -> None:
     optimizer.register_optimizer_step_post_hook(native.optimizer_post)
     _wrap_fetch(native)
     _wrap_backward(native, torch)
-    graph_task = getattr(torch._C, "_current_graph_task_id", None)
-    if graph_task is not None:
-        native.set_graph_task(graph_task)
+    native.set_torch_state(getattr(torch._C, "_current_graph_task_id", None), _tracing_mode(torch))
     atexit.register(native.publish)
     if torch.__file__:
         native.set_library_folder(os.path.dirname(torch.__file__) + os.sep)
@@ -37,10 +36,28 @@ def _wrap_fetch(native: Any) -> None:
 
 
 def _wrap_backward(native: Any, torch: ModuleType) -> None:
-    """The engine's entry sees every way into a backward pass; `torch.autograd.backward` all but `autograd.grad`.
+    """The engine's own method sees every way into a backward pass, Megatron's and DeepSpeed's direct calls too.
 
-    Only one of them: the second calls the first, and both together would count twice.
+    Where it cannot be replaced, torch's Python functions in front of it. Only one of them: each calls the next.
     """
     autograd: Any = torch.autograd
+    variable = getattr(autograd, "Variable", None)
+    engine: Any = type(getattr(variable, "_execution_engine", None))
+    if variable is not None and hasattr(engine, "run_backward"):
+        run_backward = native.BackwardPass(engine.run_backward)
+        try:
+            watched = type(engine.__name__, (engine,), {"run_backward": run_backward})
+            variable._execution_engine = watched()
+        except TypeError:  # a torch that lets nobody derive from it
+            pass
+        else:
+            return
     name = "_engine_run_backward" if hasattr(autograd, "_engine_run_backward") else "backward"
     setattr(autograd, name, native.BackwardPass(getattr(autograd, name)))
+
+
+def _tracing_mode(torch: ModuleType) -> Any:
+    """Asks for the mode in which operations are recorded; None where this torch cannot say."""
+    ask = getattr(torch._C, "_get_dispatch_mode", None)
+    proxy = getattr(getattr(torch._C, "_TorchDispatchModeKey", None), "PROXY", None)
+    return None if ask is None or proxy is None else functools.partial(ask, proxy)

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.skipif(native.probe()[0] is None, reason=native.probe()
 HOOKED = """
 import torch
 from torch.optim.optimizer import _global_optimizer_post_hooks as hooks
-print(len(hooks), type(torch.autograd._engine_run_backward).__name__)
+print(len(hooks), type(type(torch.autograd.Variable._execution_engine).run_backward).__name__)
 """
 
 
@@ -25,7 +25,7 @@ def test_switched_on_it_hooks_torch(env):
 
 
 def test_switched_off_it_leaves_torch_alone(env):
-    assert python(HOOKED, {**env, "PYMON": "0"}) == (0, "0 function\n", "")
+    assert python(HOOKED, {**env, "PYMON": "0"}) == (0, "0 method_descriptor\n", "")
 
 
 def test_looking_for_torch_first_does_not_hide_it(env):

@@ -1,7 +1,7 @@
 """Fixtures that run a loop watched and give what its page says; the loops stand in the test files beside this one.
 
 `counted(loop, *arguments)` runs it in a fork of one process that attached through the boot finder, `fresh(...)` in a
-new Python, `torchrun(ranks, loop, ...)` in several; `launched(command)` gives all pages that a command's processes left.
+new Python, `torchrun(ranks, loop, ...)` in several; `launched(command)` gives all pages that a command left.
 """
 
 import json
