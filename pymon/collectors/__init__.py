@@ -26,6 +26,7 @@ from pymon.collectors.workers import WorkersCollector
 from pymon.collectors.xid import XidCollector
 from pymon.model.gpu import GpuSection
 from pymon.model.snapshot import Section
+from pymon.sources.cgroup_paths import CgroupPaths
 from pymon.sources.cgroupfs import Cgroupfs
 from pymon.sources.mounts import Lustre
 from pymon.sources.podresources import PodResources
@@ -69,7 +70,7 @@ def all_collectors(
     """Every collector there is, each with its real source. `newest`: what the tick before knew."""
     roots = roots or Roots()
     procfs, sysfs, processes = Procfs(roots.proc), Sysfs(roots.sys), Processes(roots.proc)
-    cgroups = Cgroupfs(roots)
+    cgroups = Cgroupfs(CgroupPaths(roots))
     return (
         ProcessesCollector(attachments),
         NvmlCollector(gpus),

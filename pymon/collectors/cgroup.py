@@ -12,7 +12,8 @@ from pymon.collectors.watching import Newest, no_snapshot, watched
 from pymon.model.absence import Why
 from pymon.model.cgroup import CgroupSection, CgroupUse
 from pymon.model.host import Pressure
-from pymon.sources.cgroupfs import Cgroupfs, Group, MemoryUse, Quota
+from pymon.sources.cgroup_paths import Group
+from pymon.sources.cgroupfs import Cgroupfs, MemoryUse, Quota
 from pymon.sources.process import Membership, Processes
 from pymon.sources.procfs import PRESSURES
 

@@ -48,7 +48,7 @@ def place(memberships: Sequence[Membership]) -> Place:
 
 def _slurm(path: str) -> Place | None:
     match = _SLURM.match(path)
-    if match is None or path.startswith("/user.slice/"):  # a user's own slice may imitate it
+    if match is None or _is_users(path):  # a user's own slice may imitate it
         return None
     job = match["job"]
     identity = JobIdentity(
@@ -61,13 +61,14 @@ def _container(path: str) -> Place | None:
     parts = path.split("/")
     pod, container, end = "", "", 0
     for number, part in enumerate(parts):
-        in_pods = any("kubepods" in before for before in parts[:number])
+        # Seen from a pod's namespace, the path goes up first and need not name what all pods have in common.
+        in_pods = any("kubepods" in before for before in parts[:number]) or parts[1:2] == [".."]
         if in_pods and not pod and (match := _POD.search(part)):
             pod, end = match[1].replace("_", "-"), number + 1
         elif match := _CONTAINER.search(part):
             container, end = match[1], number + 1
             break  # what is below is the container's own naming
-    if path.startswith("/user.slice/"):
+    if _is_users(path):
         pod = ""
     if not pod and not container:
         return None
@@ -75,6 +76,10 @@ def _container(path: str) -> Place | None:
     group = "/".join(part for part in (f"pod{pod}" if pod else "", container[:12]) if part)
     identity = JobIdentity(manager, pod_uid=pod, container_id=container, group=group)
     return Place(identity, "/".join(parts[:end]))
+
+
+def _is_users(path: str) -> bool:
+    return "/user.slice/" in path
 
 
 def _unit(path: str) -> Place | None:

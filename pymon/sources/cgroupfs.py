@@ -6,18 +6,18 @@ A limit of any group above counts, so each reading walks from the process's own 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from pymon.base.errors import SourceAbsent, SourceFailed
 from pymon.sources import files
-from pymon.sources.process import Membership, Processes
+from pymon.sources.cgroup_paths import CgroupPaths, Group
+from pymon.sources.process import Membership
 from pymon.sources.procfs import pressure
 from pymon.sources.roots import Roots
 
 _NO_LIMIT_BYTES = 1 << 62  # version 1 says 'none' with the largest number of pages there is
-_DEPTH_MAX = 64
 ValueT = TypeVar("ValueT")
 
 
@@ -44,58 +44,14 @@ class MemoryUse:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
-    """A group as one controller's folder has it; `version` is 1 or 2."""
-
-    version: int
-    folder: str
-    top: str
-
-    def upwards(self) -> Iterator[str]:
-        """Its folder and all above it."""
-        folder = self.folder
-        for _ in range(_DEPTH_MAX):
-            yield folder
-            if folder == self.top:
-                return
-            folder = folder.rpartition("/")[0]
-
-    def ancestor(self, path: str) -> Group:
-        """The group above it (or itself) whose path within the hierarchy this is."""
-        folder = self.top + path.rstrip("/")
-        if f"{self.folder}/".startswith(f"{folder}/"):
-            return Group(self.version, folder, self.top)
-        return self
-
-
-@dataclass(frozen=True, slots=True)
 class Cgroupfs:
-    """Reads below `roots.sys`/fs/cgroup. Raises as `files.read`."""
+    """Reads groups that `paths` finds. Raises as `files.read`."""
 
-    roots: Roots = field(default_factory=Roots)
+    paths: CgroupPaths = field(default_factory=lambda: CgroupPaths(Roots()))
 
     def group(self, memberships: Sequence[Membership], controller: str) -> Group:
-        """The group in which a process is for this controller.
-
-        Raises SourceAbsent where it has none, or where its folder lies outside of what is mounted here.
-        """
-        base = f"{self.roots.sys}/fs/cgroup"
-        member = next((m for m in memberships if controller in m.controllers), None)
-        version = 2 if member is None else 1
-        if member is None:
-            member = next((m for m in memberships if not m.controllers), None)
-            tops = [base] if os.path.exists(f"{base}/cgroup.controllers") else [f"{base}/unified"]
-        else:
-            tops = [f"{base}/{','.join(member.controllers)}", f"{base}/{controller}"]
-        if member is None:
-            raise SourceAbsent(f"in no group that has {controller}")
-        path = self._within_mount(member.path, controller if version == 1 else "")
-        if "/../" in f"{path}/":
-            raise SourceAbsent(f"{path!r} lies outside of the daemon's control group namespace")
-        for top in tops:
-            if os.path.isdir(folder := top + path.rstrip("/")):
-                return Group(version, folder, top)
-        raise SourceAbsent(f"{tops[-1]}{path} is not there")
+        """As `CgroupPaths.group`."""
+        return self.paths.group(memberships, controller)
 
     def is_host(self, group: Group) -> bool:
         """Whether it is the host's top group: it bounds nothing, and what it counts is no job's."""
@@ -156,23 +112,6 @@ class Cgroupfs:
     def pressure(self, group: Group, resource: str) -> tuple[float, float | None]:
         """As `Procfs.pressure`, of the group; version 2 alone has it."""
         return files.parsed(f"{group.folder}/{resource}.pressure", pressure)
-
-    def _within_mount(self, path: str, controller: str) -> str:
-        """The path below the mount: a container's may be mounted alone while its processes' paths are whole."""
-        try:
-            mounts = Processes(self.roots.proc).mounts("self")
-        except (SourceAbsent, SourceFailed):
-            return path
-        for mount in mounts:
-            kind = "cgroup" if controller else "cgroup2"
-            if mount.kind != kind or (controller and controller not in mount.options):
-                continue
-            root = mount.root.rstrip("/")
-            if not mount.point.startswith(f"{self.roots.sys}/fs/cgroup"):
-                continue
-            if root and f"{path}/".startswith(f"{root}/"):
-                return path[len(root) :] or "/"
-        return path
 
 
 def _tightest(group: Group, read: Callable[[str], float | None]) -> tuple[float | None, str]:

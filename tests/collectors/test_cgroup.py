@@ -2,6 +2,7 @@ import pytest
 
 from pymon.base.errors import SourceAbsent
 from pymon.collectors.cgroup import CgroupCollector
+from pymon.sources.cgroup_paths import CgroupPaths
 from pymon.sources.cgroupfs import Cgroupfs
 from pymon.sources.process import Processes
 from tests.collectors.nodes import watching, whys
@@ -20,7 +21,9 @@ def tree(tmp_path):
 
 
 def collector(tree, *pids):
-    return CgroupCollector(Processes(tree.roots.proc), Cgroupfs(tree.roots), watching(*pids))
+    return CgroupCollector(
+        Processes(tree.roots.proc), Cgroupfs(CgroupPaths(tree.roots)), watching(*pids)
+    )
 
 
 def job(tree, **files):

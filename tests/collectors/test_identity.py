@@ -55,6 +55,8 @@ def test_slurm_of_both_versions(path, job, step, group_path):
         f"/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod{UNDERSCORED}.slice/crio-{CID}.scope",
         f"/system.slice/containerd.service/kubepods-burstable-pod{UNDERSCORED}.slice:cri-containerd:{CID}",
         f"/kubepods/pod{POD}/{CID}/init.scope/system.slice/slurm/job_1",
+        f"/../../pod{POD}/{CID}",
+        f"/../../kubepods-besteffort-pod{UNDERSCORED}.slice/cri-containerd-{CID}.scope",
     ],
 )
 def test_kubernetes_in_all_its_spellings(path):
@@ -114,6 +116,8 @@ def test_what_tells_nothing_is_nothing(path):
         "/user.slice/user-1000.slice/user@1000.service/slurm/uid_0/job_1",
         f"/user.slice/user-1000.slice/user@1000.service/kubepods/pod{POD}/{CID}",
         "/myslurm/job_1",
+        "/../../user.slice/user-1000.slice/user@1000.service/slurmstepd.scope/job_1",
+        f"/../../user.slice/user-1000.slice/pod{POD}/{CID}",
         "/slurm/job_1x",
     ],
 )

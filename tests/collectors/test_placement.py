@@ -3,6 +3,7 @@ import pytest
 from pymon.base.errors import SourceAbsent
 from pymon.collectors.placement import PlacementCollector
 from pymon.model.jobs import JobsSection
+from pymon.sources.cgroup_paths import CgroupPaths
 from pymon.sources.cgroupfs import Cgroupfs
 from pymon.sources.process import Processes
 from pymon.sources.sysfs import Sysfs
@@ -23,7 +24,7 @@ def tree(tmp_path):
 def collector(tree, newest):
     roots = tree.roots
     return PlacementCollector(
-        Processes(roots.proc), Cgroupfs(roots), Sysfs(roots.sys), newest, ClockDouble()
+        Processes(roots.proc), Cgroupfs(CgroupPaths(roots)), Sysfs(roots.sys), newest, ClockDouble()
     )
 
 

@@ -1,6 +1,7 @@
 import pytest
 
 from pymon.base.errors import SourceAbsent, SourceFailed
+from pymon.sources.cgroup_paths import CgroupPaths
 from pymon.sources.cgroupfs import Cgroupfs
 from pymon.sources.process import Membership
 from tests.host_tree import HostTree
@@ -16,7 +17,7 @@ def tree(tmp_path):
 
 @pytest.fixture
 def cgroups(tree):
-    return Cgroupfs(tree.roots)
+    return Cgroupfs(CgroupPaths(tree.roots))
 
 
 def v1(controller, path, others=()):
