@@ -139,7 +139,7 @@ class Run:
             return f"skipped: {self._why_nothing_runs}"
         limit_s, options = self.left_s, []
         if one.seconds is None:
-            seconds = min(2.0, limit_s) if self._is_dry else limit_s - START_S
+            seconds = min(2.0, limit_s - 5.0) if self._is_dry else limit_s - START_S
             if seconds < (0.5 if self._is_dry else LEAST_S):
                 return f"skipped: no time is left of {self._budget_s:g} s"
             options = ["--seconds", f"{seconds:.1f}"]
