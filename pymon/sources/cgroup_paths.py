@@ -86,7 +86,11 @@ class CgroupPaths:
         except (SourceAbsent, SourceFailed):
             return path
         for mount in mounts:
-            if mount.kind != ("cgroup" if controller else "cgroup2") or mount.root == "/":
+            if mount.kind != ("cgroup" if controller else "cgroup2"):
+                continue
+            if mount.root == "/" or mount.root.startswith(
+                "/.."
+            ):  # the latter: the host's, see `_whole`
                 continue
             if not mount.point.startswith(base) or (controller and controller not in mount.options):
                 continue

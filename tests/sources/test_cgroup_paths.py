@@ -1,10 +1,18 @@
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from shutil import which
+
 import pytest
 
 from pymon.base.errors import SourceAbsent
 from pymon.sources.cgroup_paths import CgroupPaths
-from pymon.sources.process import Membership
+from pymon.sources.process import Membership, Processes
 from tests.host_tree import HostTree
 
+ROOT = Path(__file__).parents[2]
 OWN = "/kubepods/burstable/pod1/own"
 OTHER = "/kubepods/burstable/pod2/other"
 
@@ -81,6 +89,66 @@ def test_a_containers_own_mount_of_a_longer_path(tree):
     assert group.ancestor("/docker/a").folder == point
     with pytest.raises(SourceAbsent):  # another container's
         paths.group((Membership(("cpu",), "/docker/b"),), "cpu")
+
+
+IN_A_NAMESPACE = """
+echo $$ > "$1/group/inner/cgroup.procs"
+exec unshare --cgroup --mount sh -c '
+    mount --bind "$1" "$2/sys/fs/cgroup" && mount -t cgroup2 none "$2/own" && exec "$4" -c "$3" "$2" "$5"
+' sh "$@"
+"""
+FIND = """
+import sys
+from pymon.sources.cgroup_paths import CgroupPaths
+from pymon.sources.process import Processes
+from pymon.sources.roots import Roots
+folder, pid = sys.argv[1], int(sys.argv[2])
+version_2 = [member for member in Processes().cgroup(pid) if not member.controllers]
+group = CgroupPaths(Roots(sys=f"{folder}/sys"), own=f"{folder}/own").group(version_2, "cpu")
+above = group.ancestor("/../../other")
+print(version_2[0].path, *(one.folder.removeprefix(folder) for one in (group, above)))
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or which("unshare") is None, reason="needs root and unshare")
+def test_a_real_namespace_of_this_kernel(tmp_path):
+    top = next(
+        (mount.point for mount in Processes().mounts("self") if mount.kind == "cgroup2"), None
+    )
+    if top is None:
+        pytest.skip("version 2 is not mounted here")
+    group = Path(top, f"pymon-test-{os.getpid()}")
+    folders = [group / "group" / "inner", group / "other" / "leaf"]
+    (tmp_path / "sys/fs/cgroup").mkdir(parents=True)
+    (tmp_path / "own").mkdir()
+    sleeping = subprocess.Popen(["sleep", "60"])
+    try:
+        for folder in folders:
+            folder.mkdir(parents=True)
+        (folders[1] / "cgroup.procs").write_text(str(sleeping.pid))
+        arguments = [str(group), str(tmp_path), FIND, sys.executable, str(sleeping.pid)]
+        # The bind mount shows the test's own group as the host's top would be shown.
+        done = subprocess.run(
+            ["sh", "-c", IN_A_NAMESPACE, "sh", *arguments], cwd=ROOT, capture_output=True, text=True
+        )
+    except OSError as err:
+        pytest.skip(f"no group can be made here: {err}")
+    finally:
+        sleeping.kill()
+        sleeping.wait()
+        for folder in (*folders, group / "group", group / "other", group):
+            for _ in range(50):
+                try:
+                    folder.rmdir()
+                    break
+                except OSError:
+                    time.sleep(0.1)
+
+    assert done.stdout.split() == [
+        "/../../other/leaf",
+        "/sys/fs/cgroup/other/leaf",
+        "/sys/fs/cgroup/other",
+    ], done.stderr
 
 
 @pytest.mark.parametrize("memberships", [(), (Membership(("memory",), "/a"),)])
