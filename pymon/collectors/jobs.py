@@ -66,6 +66,7 @@ class JobsCollector:
     _looked: Absences = field(default_factory=Absences)
     _looked_ns: int | None = None
     _users: dict[int, str] = field(default_factory=dict)
+    _lists: dict[str, tuple[GpuProcess, ...]] = field(default_factory=dict)  # by GPU
     _gone: dict[tuple[str, int], int] = field(default_factory=dict)  # GPU and pid -> since when
     _pids: HostPids | None = None
     _times: GpuTimes = field(default_factory=GpuTimes)
@@ -83,13 +84,20 @@ class JobsCollector:
         resolving = Absences()
         trainers = self._pids.resolve(living, now_ns, resolving)
         host_pids = self._pids.driver_pids_are_ours(now_ns)
-        holders = {process.pid for gpu in gpus for process in _listed(gpu)}
+        self._lists = {gpu.uuid: self._listed(gpu) for gpu in gpus}
+        holders = {process.pid for listed in self._lists.values() for process in listed}
         self._look({*trainers, *(holders if host_pids else ())}, now_ns)
         absences = self._looked.together(resolving)
         holdings = tuple(self._holdings(gpus, trainers, host_pids, now_ns))
         found = tuple(self._processes(trainers, holdings, absences))
         self._times.note(gpus, holdings, found, now_ns)
         return JobsSection(found, holdings, self._times.all(now_ns), host_pids, absences.all())
+
+    def _listed(self, gpu: Gpu) -> tuple[GpuProcess, ...]:
+        """Of a GPU that does not answer (it hangs, is lost) what it told last: whose it is matters most then."""
+        if gpu.slow is None or gpu.slow.processes is None:
+            return self._lists.get(gpu.uuid, ())
+        return gpu.slow.processes
 
     def _look(self, pids: set[int], now_ns: int) -> None:
         """At all of them each ten seconds, at new ones at once."""
@@ -124,10 +132,12 @@ class JobsCollector:
     ) -> Iterator[Holding]:
         still: dict[tuple[str, int], int] = {}
         for gpu in gpus:
-            for process in _listed(gpu):
+            for process in self._lists[gpu.uuid]:
                 facts = self._facts.get(process.pid) if host_pids else None
                 owner = Owner.UNKNOWN
                 if facts is not None and facts.start_ticks is None:
+                    if not _tells(gpu):
+                        continue  # an old list
                     key = (gpu.uuid, process.pid)
                     still[key] = self._gone.get(key, now_ns)
                     if now_ns - still[key] < GONE_S * 1e9:
@@ -185,8 +195,8 @@ class JobsCollector:
         return self._users[uid]
 
 
-def _listed(gpu: Gpu) -> Iterable[GpuProcess]:
-    return (gpu.slow.processes or ()) if gpu.slow is not None else ()
+def _tells(gpu: Gpu) -> bool:
+    return gpu.slow is not None and gpu.slow.processes is not None
 
 
 def _is_gone(err: Exception) -> bool:

@@ -4,11 +4,12 @@ import pytest
 
 from pymon.collectors import jobs as module
 from pymon.collectors.jobs import GONE_S, LOOK_S, JobsCollector
-from pymon.model.gpu import GpuActivity, MigInstance
+from pymon.model.gpu import GpuActivity, GpuState, MigInstance
 from pymon.model.jobs import Manager, Owner
 from pymon.sources.process import Processes
 from tests.clock_double import ClockDouble
 from tests.collectors.nodes import held, known, trainer, whys
+from tests.exporters.gpus import gpu
 from tests.host_tree import KERNEL_THREAD, HostTree
 
 SLURM = "0::/system.slice/slurmstepd.scope/job_42/step_0/user/task_{}\n"
@@ -93,6 +94,22 @@ def test_one_that_ends_and_is_let_go_was_never_an_orphan(node):
     assert owners(node.look(after_s=LOOK_S)) == {}
     node.newest = known(gpus=(held(0),))
     assert owners(node.look(after_s=GONE_S + 1)) == {}
+
+
+def test_whose_a_gpu_is_stays_known_while_it_hangs(node):
+    node.tree.process(70, uid=1000)
+    node.tree.process(80, uid=1001)
+    node.newest = known(trainer(70), gpus=(held(0, 70, 80),))
+    node.look()
+
+    hung = gpu(0, GpuState.HUNG, fast=None)
+    node.newest = known(trainer(70), gpus=(hung,))
+    assert owners(node.look()) == {(0, 70): Owner.ATTACHED, (0, 80): Owner.UNATTACHED}
+    node.tree.end(80)  # an old list tells of no orphans
+    section = node.look(after_s=LOOK_S)
+    section = node.look(after_s=GONE_S + 1)
+    assert owners(section) == {(0, 70): Owner.ATTACHED}
+    assert section.processes[0].gpus == ((0, "GPU-0", None),)
 
 
 def test_without_the_hosts_pids_nothing_is_guessed(node):
