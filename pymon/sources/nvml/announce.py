@@ -42,6 +42,7 @@ CALLS: Final = (
     "nvmlDeviceGetCurrentClocksEventReasons",
     "nvmlDeviceGetCurrentClocksThrottleReasons",
     "nvmlDeviceGetTemperature",
+    "nvmlDeviceGetTemperatureV",
     "nvmlDeviceGetMemoryErrorCounter",
     "nvmlDeviceGetTotalEccErrors",
     "nvmlDeviceGetGpuFabricInfoV",

@@ -23,7 +23,6 @@ from pymon.sources.nvml.library import (
 )
 from pymon.sources.nvml.mig import Mig
 from pymon.sources.nvml.processes import Processes
-from pymon.sources.nvml.slow import Wishes
 from pymon.sources.nvml.wire import GpuRead, Sweep
 
 STATES: Final = {
@@ -127,8 +126,8 @@ class Gpus:
         if due:
             self._check_mig(slot, device)
         quick = fast.read(device, slot.fast_fields, slot.gpm, slot.mig, now_s)
-        wishes = Wishes(order.per_link, order.process_utilization)
-        rest = slow.read(device, slot.slow_fields, slot.processes, wishes, now_s) if due else None
+        shares = order.process_utilization
+        rest = slow.read(device, slot.slow_fields, slot.processes, shares, now_s) if due else None
         failed = device.failed
         if quick == FastReadings() and rest in (None, SlowReadings()) and failed is not None:
             raise failed  # not one answer: it is no GPU that can be read

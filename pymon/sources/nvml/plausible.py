@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
 from pymon.model.gpu import GpuActivity, GpuMemory
 
@@ -26,6 +26,9 @@ FROZEN_S: Final = 5.0  # fifty of those steps
 BUSY_RATIO: Final = 0.5  # a kernel ran in half the window: windows of two sources that overlap badly still share some
 CONTRADICTIONS: Final = 2  # ticks in a row: one may be the edge of a job
 
+GPM, NVML = "gpm", "nvml"
+ReadingT = TypeVar("ReadingT")
+
 
 @dataclass(slots=True)
 class _Counter:
@@ -42,6 +45,7 @@ class Plausible:
     _invalid: list[str] = field(default_factory=list)
     _counters: dict[str, _Counter] = field(default_factory=dict)
     _contradicted: int = 0
+    _stopped: str | None = None  # GPM or NVML
 
     def take_invalid(self) -> tuple[str, ...]:
         """A reason for each reading that was dropped."""
@@ -109,14 +113,28 @@ class Plausible:
     def agreed(
         self, utilization: float | None, activity: GpuActivity | None
     ) -> tuple[float | None, GpuActivity | None]:
-        """Both, unless one says busy and the other idle: then the idle one has stopped (NVIDIA/DCGM#303)."""
-        if utilization is None or activity is None or activity.sm_active_ratio is None:
+        """Both, unless one says busy and the other idle: then the idle one has stopped (NVIDIA/DCGM#303).
+
+        It is not believed again before it shows something: its zero beside a GPU that idles later proves nothing.
+        """
+        sm = None if activity is None else activity.sm_active_ratio
+        if utilization is None or sm is None:
             self._contradicted = 0
-            return utilization, activity
-        idle_gpm = activity.sm_active_ratio == 0 and utilization >= BUSY_RATIO
-        idle_nvml = utilization == 0 and activity.sm_active_ratio >= BUSY_RATIO
-        self._contradicted = self._contradicted + 1 if idle_gpm or idle_nvml else 0
-        if self._contradicted < CONTRADICTIONS:
-            return utilization, activity
+        else:
+            idle_gpm, idle_nvml = sm == 0, utilization == 0
+            apart = (idle_gpm and utilization >= BUSY_RATIO) or (idle_nvml and sm >= BUSY_RATIO)
+            self._contradicted = self._contradicted + 1 if apart else 0
+            if self._contradicted >= CONTRADICTIONS:
+                self._stopped = GPM if idle_gpm else NVML
+        if self._stopped == GPM and sm is not None:
+            return utilization, self._while_idle(activity, sm)
+        if self._stopped == NVML and utilization is not None:
+            return self._while_idle(utilization, utilization), activity
+        return utilization, activity
+
+    def _while_idle(self, reading: ReadingT, shown: float) -> ReadingT | None:
+        if shown > 0:
+            self._stopped = None
+            return reading
         self.drop(CONTRADICTION)
-        return (utilization, None) if idle_gpm else (None, activity)
+        return None

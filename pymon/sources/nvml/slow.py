@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import pynvml
@@ -35,14 +34,6 @@ LOCATIONS: Final = {"dram": 2, "sram": 7}  # NVML_MEMORY_LOCATION_DEVICE_MEMORY,
 Found = Mapping[Field, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Wishes:
-    """What the daemon wants beyond the usual."""
-
-    per_link: bool = False
-    process_utilization: bool = False
-
-
 def wanted(links: int) -> list[Field]:
     """The fields of a slow reading; those of each of `links` NVLinks, or of their sum."""
     plain = (fields.POWER_AVERAGE, *fields.LIMITS.values(), fields.MEMORY_TEMPERATURE)
@@ -55,9 +46,9 @@ def wanted(links: int) -> list[Field]:
 
 
 def read(
-    device: Device, asked: list[Field], processes: Processes, wishes: Wishes, now_s: float
+    device: Device, asked: list[Field], processes: Processes, shares: bool, now_s: float
 ) -> SlowReadings:
-    """Everything that the GPU tells. Raises DriverAway and GpuGone."""
+    """Everything that the GPU tells; `shares`: also what each process took. Raises DriverAway and GpuGone."""
     found = fields.read(device, asked)
     pending, failure = (
         found.get((number, 0)) for number in (fields.REMAP_PENDING, fields.REMAP_FAILURE)
@@ -83,7 +74,7 @@ def read(
         recovery_action=found.get((fields.RECOVERY_ACTION, 0)),
         fabric_state=_fabric(device),
         nvlink_errors_total=tuple(_nvlink_errors(found)),
-        processes=processes.read(device, wishes.process_utilization),
+        processes=processes.read(device, shares),
     )
 
 
@@ -110,12 +101,16 @@ def _events(device: Device) -> tuple[tuple[str, bool], ...]:
 
 
 def _temperatures(device: Device, found: Found) -> tuple[tuple[str, float], ...]:
+    sensor = pynvml.NVML_TEMPERATURE_GPU
+    die = device.ask("nvmlDeviceGetTemperature", sensor)
+    if die is None:  # to be dropped with CUDA 14
+        die = device.ask("nvmlDeviceGetTemperatureV", sensor)
     read = {
-        "gpu": device.ask("nvmlDeviceGetTemperature", pynvml.NVML_TEMPERATURE_GPU),
+        "gpu": die,
         "memory": found.get((fields.MEMORY_TEMPERATURE, 0)),
     }
-    checked = ((sensor, device.plausible.celsius(value)) for sensor, value in read.items())
-    return tuple((sensor, float(value)) for sensor, value in checked if value is not None)
+    checked = ((name, device.plausible.celsius(value)) for name, value in read.items())
+    return tuple((name, float(value)) for name, value in checked if value is not None)
 
 
 def _ecc(device: Device, now_s: float) -> Iterator[EccCount]:

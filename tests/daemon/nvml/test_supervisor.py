@@ -27,6 +27,7 @@ OF_THE_DRIVER |= {"nvmlDeviceGetCount"}
 OF_EVENTS = {"nvmlEventSetCreate", "nvmlEventSetWait", "nvmlDeviceRegisterEvents"}
 FALLBACKS = {  # asked only where something else is not supported
     "nvmlDeviceGetPowerUsage",
+    "nvmlDeviceGetTemperatureV",
     "nvmlDeviceGetTotalEnergyConsumption",
     "nvmlDeviceGetCurrentClocksThrottleReasons",
     "nvmlDeviceGetTotalEccErrors",
@@ -382,6 +383,7 @@ def test_closing_ends_all_workers_and_waits_for_none(driver):
             "nvmlGpmMetricsGet",
         ),
         ("nvmlEventSetWait_v2",),
+        ("nvmlDeviceGetTemperature",),
         ("nvmlDeviceGetGpuFabricInfoV", "nvmlDeviceGetMigMode"),
     ],
 )
@@ -393,6 +395,7 @@ def test_an_old_driver_without_a_symbol_gives_everything_else(driver, tmp_path, 
         assert one.fast.utilization_ratio == 0.97
         assert one.fast.energy_j_total > 0
         assert dict(one.slow.clocks_hz)["sm"] == 1965e6
+        assert dict(one.slow.temperatures_celsius)["gpu"] == 63
         assert dict(one.slow.clocks_event_active)["sw_power_cap"]
         assert [process.pid for process in one.slow.processes] == [4000 + one.index]
 

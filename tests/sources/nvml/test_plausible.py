@@ -85,6 +85,16 @@ def test_gpm_that_says_idle_while_kernels_run_is_dropped_and_never_read_as_idle(
     assert check.agreed(0.97, activity(0.9)) == (0.97, activity(0.9))
 
 
+def test_what_has_stopped_is_not_believed_when_the_gpu_idles_later(check):
+    for _ in range(2):
+        check.agreed(0.97, activity(0.0))
+
+    assert check.agreed(0.2, activity(0.0)) == (0.2, None)
+    assert check.agreed(0.0, activity(0.0)) == (0.0, None)
+    assert check.agreed(0.2, activity(0.1)) == (0.2, activity(0.1))
+    assert check.agreed(0.0, activity(0.0)) == (0.0, activity(0.0))
+
+
 def test_utilisation_that_says_idle_while_multiprocessors_are_busy_is_dropped(check):
     assert [check.agreed(0.0, activity(0.8))[0] for _ in range(2)] == [0.0, None]
 
