@@ -79,7 +79,7 @@ bool StepClock::backward_end(ThreadClock& thread, uint64_t now_ns, bool succeede
   thread.open.phase_ns[kBackward] += since(thread.backward_begin_ns + thread.optimizer_in_backward_ns, now_ns);
   thread.ended_phase = kBackward;
   thread.last_backward_end_ns = now_ns;
-  thread.fresh = thread.sees_backwards = true;
+  thread.fresh = true;
   if (!succeeded) {
     publish_if_due(now_ns);
     return false;
@@ -147,10 +147,9 @@ bool StepClock::optimizer_end(ThreadClock& thread, uint64_t now_ns, uint32_t slo
 
 bool StepClock::ends_iteration(ThreadClock& thread, uint64_t now_ns, uint32_t slot, bool first_call) noexcept {
   const uint32_t bit = slot < kOptimizerSlots ? 1u << slot : 0;
-  const bool stale = thread.sees_backwards && !thread.fresh;
+  thread.stale_calls = thread.fresh ? 0 : std::min(thread.stale_calls + 1, kStaleCalls + 1);
+  const bool stale = !thread.fresh && thread.stale_calls <= kStaleCalls;
   thread.fresh = false;
-  thread.stale_calls = stale ? thread.stale_calls + 1 : 0;
-  if (thread.stale_calls > kStaleCalls) thread.sees_backwards = false;
   const bool repeats = !stale && ((thread.seen_slots & bit) != 0 || thread.seen_slots == 0);
   if (!repeats) {
     thread.seen_slots |= bit;

@@ -8,7 +8,7 @@
 //   repeat rule  an iteration ends when an optimizer steps that already stepped in it, so a GAN's pair counts once
 //   newcomer     an optimizer that comes new to known ones and steps twice without them began a training of its own
 //   stale calls  without a backward pass or a batch since the last one, a call belongs to that one's step: ZeRO calls the
-//                same optimizer once for each group of parameters
+//                same optimizer once for each group of parameters. Before the first of them it makes room for its state.
 //   in backward  optimizers that step inside a backward pass end the iteration with that pass
 //   explicit     once the user says where steps end, nothing else does
 //   estimate     where backward passes go by and no optimizer ever steps, each is counted, and marked
@@ -31,7 +31,7 @@ constexpr uint32_t kNoSlot = kOptimizerSlots;
 constexpr uint64_t kBackwardsBeforeEstimate = 64;
 
 // Calls in a row without a backward pass or a batch before backward passes are taken for hidden (a replayed CUDA graph)
-// and each call for a step. ZeRO-3 makes a call for each billion parameters by default, ZeRO-1 for each group of the
+// and each further call for a step. ZeRO-3 makes a call for each billion parameters by default, ZeRO-1 for each group of the
 // optimizer: a few, or two for each layer where the learning rate depends on the layer.
 constexpr uint32_t kStaleCalls = 256;
 

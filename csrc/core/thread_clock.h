@@ -40,8 +40,7 @@ struct ThreadClock {
 
   // Since the last optimizer call there was a backward pass or a batch: what another call may make a step of.
   bool fresh = false;
-  bool sees_backwards = false;
-  uint32_t stale_calls = 0;  // in a row
+  uint32_t stale_calls = 0;  // in a row that lacked both
 
   uint64_t step_begin_ns = 0;  // 0: nothing happened yet
   uint64_t data_begin_ns = 0;

@@ -118,6 +118,17 @@ TEST_CASE("ZeRO calls the optimizer for each group of parameters: one step") {
   CHECK(loop.body().optimizer_calls_total == 250);
 }
 
+TEST_CASE("calls that make room for the optimizer's state before the first backward pass are no steps") {
+  Loop loop;
+  for (uint32_t group = 0; group < 3; ++group) CHECK_FALSE(loop.step(1, 1));
+  for (int i = 0; i < 5; ++i) {
+    loop.backward(10, 10);
+    CHECK(loop.step(1, 1));
+  }
+  CHECK(loop.body().steps_total == 5);
+  CHECK(loop.phases() == loop.body().step_ns_total);
+}
+
 TEST_CASE("where batches come but no backward pass is seen, each call of the optimizer is a step") {
   Loop loop;
   loop.backward(10, 10);
@@ -132,7 +143,7 @@ TEST_CASE("calls that go on for ever without a backward pass are steps in the en
   Loop loop;
   loop.backward(10, 10);
   CHECK(loop.step(1, 1));
-  for (uint32_t i = 0; i <= kStaleCalls; ++i) CHECK_FALSE(loop.step(1, 1));
+  for (uint32_t i = 0; i < kStaleCalls; ++i) CHECK_FALSE(loop.step(1, 1));
   CHECK(loop.step(1, 1));
   CHECK(loop.step(1, 1));
 }
@@ -206,6 +217,9 @@ TEST_CASE("without a batch in the step before, what comes next is the forward pa
 TEST_CASE("threads are armed apart") {
   Loop one;
   ThreadClock other;
+  one.backward(1, 1);
+  one.clock.backward_begin(other, one.after(1));
+  one.clock.backward_end(other, one.after(1), true);
   one.clock.optimizer_begin(one.thread, one.after(1));
   one.clock.optimizer_begin(other, one.after(1));
   CHECK(one.clock.optimizer_end(one.thread, one.after(1), 0, false));

@@ -1,7 +1,7 @@
 """Doubles of frameworks that need GPUs: what they call, in their order, on small models of the CPU.
 
-Megatron-LM 0.12 (pipeline_parallel/schedules.py), DeepSpeed 0.16 (runtime/zero/stage_1_and_2.py, stage3.py),
-torchtitan (components/optimizer.py), PyTorch's CUDA graphs as its notes show them.
+Megatron-LM (core/pipeline_parallel/schedules.py), DeepSpeed 0.19.8 (runtime/zero/stage_1_and_2.py and stage3.py,
+runtime/fp16/fused_optimizer.py), torchtitan (components/optimizer.py), CUDA graphs as PyTorch's notes show them.
 """
 
 import pytest
@@ -52,14 +52,29 @@ def test_megatron_whose_backward_bypasses_tensor_backward(counted, data):
     assert [step["backwards"] for step in page.ring] == [4] * 5
 
 
-class Zero1Double:
+class FusedDouble:
+    """Before the first step one with gradients of zero, which makes room for the optimizer's state."""
+
+    def __init__(self, optimizer):
+        self.optimizer = optimizer
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                parameter.grad = torch.zeros_like(parameter)
+        self.step()
+
+    def backward(self, value):
+        value.backward()
+
+    def step(self):
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+
+
+class Zero1Double(FusedDouble):
     """`step()` calls the user's optimizer once for each of its groups, with that group alone in it."""
 
     def __init__(self, optimizer):
         self.optimizer = optimizer
-
-    def backward(self, value):
-        value.backward()
 
     def step(self):
         groups = self.optimizer.param_groups
@@ -70,7 +85,7 @@ class Zero1Double:
         self.optimizer.zero_grad()
 
 
-class Zero3Double(Zero1Double):
+class Zero3Double(FusedDouble):
     """`step()` calls it once for each sub-group of parameters, which it puts into their group for the call."""
 
     def step(self):
@@ -88,7 +103,9 @@ def deepspeed_double(zero, micro_batches):
     decay = [parameter for parameter in model.parameters() if parameter.dim() > 1]
     others = [parameter for parameter in model.parameters() if parameter.dim() == 1]
     groups = [{"params": decay, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}]
-    engine = {1: Zero1Double, 3: Zero3Double}[zero](torch.optim.AdamW(groups, lr=0.01))
+    engine = {0: FusedDouble, 1: Zero1Double, 3: Zero3Double}[zero](
+        torch.optim.AdamW(groups, lr=0.01)
+    )
     for micro in range(5 * micro_batches):
         engine.backward(loss(model))
         if micro % micro_batches == micro_batches - 1:
@@ -96,10 +113,12 @@ def deepspeed_double(zero, micro_batches):
 
 
 @pytest.mark.parametrize("micro_batches", [1, 3])
-@pytest.mark.parametrize(("zero", "calls"), [(1, 2), (3, 4)])
-def test_deepspeed_which_steps_the_optimizer_for_each_group(counted, zero, calls, micro_batches):
+@pytest.mark.parametrize(("zero", "calls", "calls_at_first"), [(0, 1, 1), (1, 2, 0), (3, 4, 4)])
+def test_deepspeed_which_steps_the_optimizer_for_each_group(
+    counted, zero, calls, calls_at_first, micro_batches
+):
     page = counted(deepspeed_double, zero, micro_batches)
-    assert page.counts == (5, 5 * micro_batches, 5 * calls, 0)
+    assert page.counts == (5, 5 * micro_batches, 5 * calls + calls_at_first, 0)
 
 
 class ContainerDouble(torch.optim.Optimizer):

@@ -305,3 +305,18 @@ def step_raises_once():
 
 def test_a_call_that_raises_is_no_step(counted):
     assert counted(step_raises_once).counts == (4, 5, 4, 0)
+
+
+def restored():
+    from torch.distributed.checkpoint import state_dict
+
+    model, optimizer = new(torch.optim.AdamW)
+    state = state_dict.get_optimizer_state_dict(model, optimizer)  # steps once, for a state to give
+    train(model, optimizer, 3)
+    model, optimizer = new(torch.optim.AdamW)
+    state_dict.set_optimizer_state_dict(model, optimizer, state)
+    train(model, optimizer, 5)
+
+
+def test_a_checkpoint_that_steps_an_optimizer_for_its_state_makes_no_step(counted):
+    assert counted(restored).steps == 8
