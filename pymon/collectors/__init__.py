@@ -28,8 +28,9 @@ from pymon.model.gpu import GpuSection
 from pymon.model.snapshot import Section
 from pymon.sources.cgroup_paths import CgroupPaths
 from pymon.sources.cgroupfs import Cgroupfs
-from pymon.sources.mounts import Lustre
+from pymon.sources.lustre import Lustre
 from pymon.sources.podresources import PodResources
+from pymon.sources.proc_devices import ProcDevices
 from pymon.sources.process import Processes
 from pymon.sources.procfs import Procfs
 from pymon.sources.roots import Roots
@@ -70,6 +71,7 @@ def all_collectors(
     """Every collector there is, each with its real source. `newest`: what the tick before knew."""
     roots = roots or Roots()
     procfs, sysfs, processes = Procfs(roots.proc), Sysfs(roots.sys), Processes(roots.proc)
+    devices = ProcDevices(roots.proc)
     cgroups = Cgroupfs(CgroupPaths(roots))
     return (
         ProcessesCollector(attachments),
@@ -82,12 +84,12 @@ def all_collectors(
         PlacementCollector(processes, cgroups, sysfs, newest),
         WorkersCollector(processes, newest),
         BlockedCollector(processes),
-        DiskCollector(procfs, sysfs),
-        NetworkCollector(procfs, sysfs),
+        DiskCollector(devices, sysfs),
+        NetworkCollector(devices, sysfs),
         InfinibandCollector(sysfs),
         PciCollector(sysfs),
         XidCollector(),
-        NfsCollector(procfs),
+        NfsCollector(devices),
         LustreCollector(Lustre(roots)),
         PodsCollector(PodResources(roots.kubelet)),
     )

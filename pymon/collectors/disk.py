@@ -11,7 +11,7 @@ from pymon.collectors.absences import Absences
 from pymon.collectors.rising import Rising
 from pymon.model.absence import Why
 from pymon.model.host import Disk, DiskSection
-from pymon.sources.procfs import Procfs
+from pymon.sources.proc_devices import ProcDevices
 from pymon.sources.sysfs import Sysfs
 
 _DISKS_MAX = 32
@@ -29,14 +29,14 @@ class DiskCollector:
     name: ClassVar[str] = "disk"
     interval_s: ClassVar[float] = 10.0
     timeout_s: ClassVar[float] = 0.5
-    procfs: Procfs = field(default_factory=Procfs)
+    devices: ProcDevices = field(default_factory=ProcDevices)
     sysfs: Sysfs = field(default_factory=Sysfs)
     _rising: Rising = field(default_factory=Rising)
 
     def collect(self) -> DiskSection:
         """Read once."""
         absences = Absences()
-        told = [disk for disk in self.procfs.disks() if self.sysfs.is_disk(disk.name)]
+        told = [disk for disk in self.devices.disks() if self.sysfs.is_disk(disk.name)]
         if not told:
             raise SourceAbsent("no disk here")
         if (left := len(told) - _DISKS_MAX) > 0:

@@ -8,32 +8,20 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from pymon.base.clock import Clock, SystemClock
-from pymon.base.errors import SourceAbsent, SourceFailed
 from pymon.base.printable import printable
 from pymon.collectors.absences import Absences
 from pymon.collectors.gpu_time import GpuTimes
 from pymon.collectors.host_pids import HostPids
-from pymon.collectors.identity import place
+from pymon.collectors.looks import LOOK_S, Facts, Looks
 from pymon.collectors.watching import WATCHED_MAX, Newest, no_snapshot
 from pymon.model.absence import Why
 from pymon.model.gpu import Gpu, GpuProcess, GpuSection
-from pymon.model.jobs import Holding, JobIdentity, JobProcess, JobsSection, Owner
+from pymon.model.jobs import Holding, JobProcess, JobsSection, Owner
 from pymon.model.training import TrainingProcess, TrainingSection
-from pymon.sources.files import NotPermitted
 from pymon.sources.process import Processes
 
-LOOK_S = 10.0  # between two looks at a process; the driver's lists are as old as that too
 # A process that ended stays in the driver's list until its next reading, and its GPU takes a moment to be let go.
 GONE_S = 3 * LOOK_S
-
-
-@dataclass(frozen=True, slots=True)
-class _Facts:
-    """What /proc tells of a process; `start_ticks` None: it is dead or not there."""
-
-    start_ticks: int | None
-    uid: int = -1
-    identity: JobIdentity = field(default_factory=JobIdentity)
 
 
 def user_name(uid: int) -> str:
@@ -62,9 +50,7 @@ class JobsCollector:
     newest: Newest = no_snapshot
     clock: Clock = field(default_factory=SystemClock)
     user_name: Callable[[int], str] = user_name
-    _facts: dict[int, _Facts | None] = field(default_factory=dict)  # None: it cannot be read
-    _looked: Absences = field(default_factory=Absences)
-    _looked_ns: int | None = None
+    _looks: Looks | None = None
     _users: dict[int, str] = field(default_factory=dict)
     _lists: dict[str, tuple[GpuProcess, ...]] = field(default_factory=dict)  # by GPU
     _gone: dict[tuple[str, int], int] = field(default_factory=dict)  # GPU and pid -> since when
@@ -78,16 +64,16 @@ class JobsCollector:
         training = snapshot.get(TrainingSection) if snapshot else None
         gpu_section = snapshot.get(GpuSection) if snapshot else None
         gpus = gpu_section.gpus if gpu_section else ()
-        if self._pids is None:
-            self._pids = HostPids(self.processes)
+        if self._pids is None or self._looks is None:
+            self._pids, self._looks = HostPids(self.processes), Looks(self.processes)
         living = [p for p in training.processes if p.ended is None] if training else []
         resolving = Absences()
         trainers = self._pids.resolve(living, now_ns, resolving)
         host_pids = self._pids.driver_pids_are_ours(now_ns)
         self._lists = {gpu.uuid: self._listed(gpu) for gpu in gpus}
         holders = {process.pid for listed in self._lists.values() for process in listed}
-        self._look({*trainers, *(holders if host_pids else ())}, now_ns)
-        absences = self._looked.together(resolving)
+        absences = self._looks.at({*trainers, *(holders if host_pids else ())}, now_ns)
+        absences = absences.together(resolving)
         holdings = tuple(self._holdings(gpus, trainers, host_pids, now_ns))
         found = tuple(self._processes(trainers, holdings, absences))
         self._times.note(gpus, holdings, found, now_ns)
@@ -99,30 +85,6 @@ class JobsCollector:
             return self._lists.get(gpu.uuid, ())
         return gpu.slow.processes
 
-    def _look(self, pids: set[int], now_ns: int) -> None:
-        """At all of them each ten seconds, at new ones at once."""
-        if self._looked_ns is None or now_ns - self._looked_ns >= LOOK_S * 1e9:
-            self._looked_ns, self._looked, self._facts = now_ns, Absences(), {}
-        self._facts = {pid: facts for pid, facts in self._facts.items() if pid in pids}
-        for pid in sorted(pids - self._facts.keys()):
-            self._facts[pid] = self._read(pid, self._looked)
-
-    def _read(self, pid: int, absences: Absences) -> _Facts | None:
-        """None where it may live but cannot be read."""
-        try:
-            stat = self.processes.stat(pid)
-        except (SourceAbsent, SourceFailed) as err:
-            absences.note_error("process", err)
-            return _Facts(None) if _is_gone(err) else None
-        if stat.state in "ZX":
-            return _Facts(None)
-        status = absences.get("status", self.processes.status, pid)
-        if status is None:
-            return None
-        memberships = absences.get("cgroup", self.processes.cgroup, pid)
-        identity = place(memberships).identity if memberships else JobIdentity()
-        return _Facts(stat.start_ticks, status.uid, identity)
-
     def _holdings(
         self,
         gpus: Iterable[Gpu],
@@ -133,7 +95,7 @@ class JobsCollector:
         still: dict[tuple[str, int], int] = {}
         for gpu in gpus:
             for process in self._lists[gpu.uuid]:
-                facts = self._facts.get(process.pid) if host_pids else None
+                facts = self._facts(process.pid) if host_pids else None
                 owner = Owner.UNKNOWN
                 if facts is not None and facts.start_ticks is None:
                     if not _tells(gpu):
@@ -167,7 +129,7 @@ class JobsCollector:
         if (left := len(pids) - WATCHED_MAX) > 0:
             absences.note("process", Why.TOO_MANY, f"{len(pids)} processes", left)
         for pid in pids[:WATCHED_MAX]:
-            facts, trainer = self._facts.get(pid), trainers.get(pid)
+            facts, trainer = self._facts(pid), trainers.get(pid)
             if facts is None or facts.start_ticks is None:
                 continue
             if trainer is not None and facts.uid != trainer.uid:
@@ -189,6 +151,9 @@ class JobsCollector:
                 start_ticks=facts.start_ticks,
             )
 
+    def _facts(self, pid: int) -> Facts | None:
+        return self._looks.facts.get(pid) if self._looks is not None else None
+
     def _user(self, uid: int) -> str:
         if uid not in self._users:
             self._users[uid] = self.user_name(uid)
@@ -197,7 +162,3 @@ class JobsCollector:
 
 def _tells(gpu: Gpu) -> bool:
     return gpu.slow is not None and gpu.slow.processes is not None
-
-
-def _is_gone(err: Exception) -> bool:
-    return isinstance(err, SourceAbsent) and not isinstance(err, NotPermitted)

@@ -9,7 +9,7 @@ from pymon.base.errors import SourceAbsent
 from pymon.base.printable import printable
 from pymon.collectors.absences import Absences
 from pymon.model.host import LustreOperation, LustreSection
-from pymon.sources.mounts import Lustre
+from pymon.sources.lustre import Lustre
 from pymon.sources.roots import Roots
 
 _REQUESTS = {"req_waittime": "request"}  # from sending a request to its answer

@@ -11,7 +11,7 @@ from pymon.collectors.absences import Absences
 from pymon.collectors.rising import Rising
 from pymon.model.absence import Why
 from pymon.model.host import Interface, NetworkSection
-from pymon.sources.procfs import Procfs
+from pymon.sources.proc_devices import ProcDevices
 from pymon.sources.sysfs import Sysfs
 
 _INTERFACES_MAX = 32
@@ -37,14 +37,14 @@ class NetworkCollector:
     name: ClassVar[str] = "network"
     interval_s: ClassVar[float] = 10.0
     timeout_s: ClassVar[float] = 0.5
-    procfs: Procfs = field(default_factory=Procfs)
+    devices: ProcDevices = field(default_factory=ProcDevices)
     sysfs: Sysfs = field(default_factory=Sysfs)
     _rising: Rising = field(default_factory=Rising)
 
     def collect(self) -> NetworkSection:
         """Read once."""
         absences = Absences()
-        told = [one for one in self.procfs.interfaces() if self.sysfs.is_interface(one.name)]
+        told = [one for one in self.devices.interfaces() if self.sysfs.is_interface(one.name)]
         if not told:
             raise SourceAbsent("no network hardware in the daemon's namespace")
         if (left := len(told) - _INTERFACES_MAX) > 0:

@@ -11,8 +11,8 @@ from pymon.base.printable import printable
 from pymon.collectors.absences import Absences
 from pymon.model.absence import Why
 from pymon.model.host import NfsMount, NfsOperation, NfsSection
-from pymon.sources import mounts
-from pymon.sources.procfs import Procfs
+from pymon.sources import nfs
+from pymon.sources.proc_devices import ProcDevices
 
 _MOUNTS_MAX = 16
 # What data sets and checkpoints are made of; all others together are `other`.
@@ -34,12 +34,12 @@ class NfsCollector:
     name: ClassVar[str] = "nfs"
     interval_s: ClassVar[float] = 10.0
     timeout_s: ClassVar[float] = 0.5
-    procfs: Procfs = field(default_factory=Procfs)
+    devices: ProcDevices = field(default_factory=ProcDevices)
 
     def collect(self) -> NfsSection:
         """Read once."""
         absences = Absences()
-        told, odd = mounts.nfs_mounts(self.procfs.mountstats())
+        told, odd = nfs.nfs_mounts(self.devices.mountstats())
         if odd:
             absences.note("mount", Why.UNREADABLE, "mountstats is not as the kernel writes it", odd)
         elif not told:
@@ -49,7 +49,7 @@ class NfsCollector:
         return NfsSection(tuple(_mount(one) for one in told[:_MOUNTS_MAX]), absences.all())
 
 
-def _mount(told: mounts.NfsMount) -> NfsMount:
+def _mount(told: nfs.NfsMount) -> NfsMount:
     return NfsMount(
         printable(told.export, 128),
         told.read_bytes,
@@ -58,9 +58,9 @@ def _mount(told: mounts.NfsMount) -> NfsMount:
     )
 
 
-def _operations(told: Iterable[mounts.NfsOperation]) -> Iterator[NfsOperation]:
+def _operations(told: Iterable[nfs.NfsOperation]) -> Iterator[NfsOperation]:
     """By kind, the seldom ones together; kinds that were never asked for are left out."""
-    kinds: dict[str, list[mounts.NfsOperation]] = {}
+    kinds: dict[str, list[nfs.NfsOperation]] = {}
     for one in told:
         name = _SAME.get(one.name, one.name)
         if one.requests:

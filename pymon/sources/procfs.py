@@ -6,7 +6,6 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from pymon.base.errors import SourceAbsent
 from pymon.sources import files
 
 CPU_MODES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")  # proc(5)
@@ -53,33 +52,6 @@ class Paging:
     oom_kills: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Disk:
-    """A line of /proc/diskstats, since boot or since the device came; milliseconds as the kernel counts them."""
-
-    name: str
-    reads: int
-    read_bytes: int
-    read_ms: int
-    writes: int
-    written_bytes: int
-    write_ms: int
-    busy_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class Interface:
-    """A line of /proc/net/dev, since the interface came."""
-
-    name: str
-    receive_bytes: int
-    receive_errors: int
-    receive_drops: int
-    transmit_bytes: int
-    transmit_errors: int
-    transmit_drops: int
-
-
 def pressure(text: str) -> tuple[float, float | None]:
     """Seconds waited by some and by all, of a pressure file; the second is None where the kernel has no such line."""
     totals = {}
@@ -110,28 +82,6 @@ class Procfs:
     def pressure(self, resource: str) -> tuple[float, float | None]:
         """Seconds in which some, and in which all that were not idle waited for the resource, since boot."""
         return files.parsed(f"{self.root}/pressure/{resource}", pressure)
-
-    def disks(self) -> tuple[Disk, ...]:
-        """Every block device, partitions and virtual ones included."""
-        return files.parsed(f"{self.root}/diskstats", _disks)
-
-    def interfaces(self) -> tuple[Interface, ...]:
-        """Of the first process's network namespace, which is the host's where its processes can be seen."""
-        for path in (f"{self.root}/1/net/dev", f"{self.root}/net/dev"):
-            try:
-                return files.parsed(path, _interfaces)
-            except SourceAbsent as err:
-                absent = err
-        raise absent
-
-    def mountstats(self) -> str:
-        """Of the first process's mounts where that may be read, else of the daemon's own."""
-        for path in (f"{self.root}/1/mountstats", f"{self.root}/self/mountstats"):
-            try:
-                return files.read(path)
-            except SourceAbsent as err:
-                absent = err
-        raise absent
 
 
 def _cpu_times(text: str) -> CpuTimes:
@@ -184,35 +134,6 @@ def _after(text: str, name: str) -> int | None:
         return None
     begin += len(name)
     return int(text[begin : text.index("\n", begin)].split(maxsplit=1)[0])
-
-
-def _disks(text: str) -> tuple[Disk, ...]:
-    disks = []
-    for line in files.lines(text):
-        _, _, name, *fields = line.split()
-        reads, _, read_sectors, read_ms, writes, _, written_sectors, write_ms, _, busy_ms = (
-            int(field) for field in fields[:10]
-        )
-        read_bytes, written_bytes = read_sectors * _SECTOR_BYTES, written_sectors * _SECTOR_BYTES
-        disks.append(
-            Disk(name, reads, read_bytes, read_ms, writes, written_bytes, write_ms, busy_ms)
-        )
-    return tuple(disks)
-
-
-def _interfaces(text: str) -> tuple[Interface, ...]:
-    interfaces = []
-    for line in files.lines(text)[2:]:
-        name, colon, rest = line.rpartition(":")
-        if not colon:
-            raise ValueError(line[:40])
-        fields = [int(field) for field in rest.split()]
-        interfaces.append(
-            Interface(
-                name.strip(), *(fields[i] for i in (0, 2, 3)), *(fields[i] for i in (8, 10, 11))
-            )
-        )
-    return tuple(interfaces)
 
 
 @dataclass(frozen=True, slots=True)

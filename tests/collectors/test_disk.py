@@ -2,11 +2,11 @@ import pytest
 
 from pymon.base.errors import SourceAbsent, SourceFailed
 from pymon.collectors.disk import DiskCollector
-from pymon.sources.procfs import Procfs
+from pymon.sources.proc_devices import ProcDevices
 from pymon.sources.sysfs import Sysfs
 from tests.collectors.nodes import whys
 from tests.host_tree import HostTree
-from tests.sources.test_procfs import DISKS
+from tests.sources.test_proc_devices import DISKS
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def tree(tmp_path):
 
 
 def collector(tree):
-    return DiskCollector(Procfs(tree.roots.proc), Sysfs(tree.roots.sys))
+    return DiskCollector(ProcDevices(tree.roots.proc), Sysfs(tree.roots.sys))
 
 
 def test_whole_disks_in_base_units(tree):

@@ -3,7 +3,8 @@ from dataclasses import replace
 import pytest
 
 from pymon.collectors import jobs as module
-from pymon.collectors.jobs import GONE_S, LOOK_S, JobsCollector
+from pymon.collectors.jobs import GONE_S, JobsCollector
+from pymon.collectors.looks import LOOK_S
 from pymon.model.gpu import GpuActivity, GpuState, MigInstance
 from pymon.model.jobs import Manager, Owner
 from pymon.sources.process import Processes

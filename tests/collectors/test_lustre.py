@@ -3,10 +3,10 @@ import pytest
 from pymon.base.errors import SourceAbsent
 from pymon.collectors.lustre import LustreCollector
 from pymon.sources import files
-from pymon.sources.mounts import Lustre
+from pymon.sources.lustre import Lustre
 from tests.collectors.nodes import whys
 from tests.host_tree import HostTree
-from tests.sources.test_mounts import LLITE, OSC
+from tests.sources.test_lustre import LLITE, OSC
 
 BASE = "sys/kernel/debug/lustre"
 

@@ -2,11 +2,11 @@ import pytest
 
 from pymon.base.errors import SourceAbsent
 from pymon.collectors.network import NetworkCollector
-from pymon.sources.procfs import Procfs
+from pymon.sources.proc_devices import ProcDevices
 from pymon.sources.sysfs import Sysfs
 from tests.collectors.nodes import whys
 from tests.host_tree import HostTree
-from tests.sources.test_procfs import INTERFACES
+from tests.sources.test_proc_devices import INTERFACES
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def tree(tmp_path):
 
 
 def collector(tree):
-    return NetworkCollector(Procfs(tree.roots.proc), Sysfs(tree.roots.sys))
+    return NetworkCollector(ProcDevices(tree.roots.proc), Sysfs(tree.roots.sys))
 
 
 def test_interfaces_with_hardware(tree):

@@ -2,10 +2,10 @@ import pytest
 
 from pymon.base.errors import SourceAbsent
 from pymon.collectors.nfs import NfsCollector
-from pymon.sources.procfs import Procfs
+from pymon.sources.proc_devices import ProcDevices
 from tests.collectors.nodes import whys
 from tests.host_tree import HostTree
-from tests.sources.test_mounts import NFS
+from tests.sources.test_nfs import NFS
 
 
 @pytest.fixture
@@ -14,7 +14,7 @@ def tree(tmp_path):
 
 
 def collector(tree):
-    return NfsCollector(Procfs(tree.roots.proc))
+    return NfsCollector(ProcDevices(tree.roots.proc))
 
 
 def test_waits_by_operation(tree):

@@ -7,8 +7,9 @@ from pymon.collectors import all_collectors
 from pymon.model.jobs import JobsSection
 from tests.collectors.nodes import held, job_process, known, trainer
 from tests.host_tree import KERNEL_THREAD, PRESSURE, HostTree, device_of
-from tests.sources.test_mounts import LLITE, NFS, OSC
-from tests.sources.test_procfs import DISKS, INTERFACES
+from tests.sources.test_lustre import LLITE, OSC
+from tests.sources.test_nfs import NFS
+from tests.sources.test_proc_devices import DISKS, INTERFACES
 from tests.sources.test_shm import line
 
 NAMES = {

@@ -4,17 +4,6 @@ from pymon.base.errors import SourceAbsent, SourceFailed
 from pymon.sources.procfs import Procfs, self_usage
 from tests.host_tree import HostTree
 
-DISKS = (
-    "   8       0 sda 10 0 2000 30 40 0 5000 60 0 70 80 0 0 0 0 0 0\n"
-    "   8       1 sda1 9 0 1000 3 4 0 500 6 0 7 8\n"
-)
-INTERFACES = (
-    "Inter-|   Receive                                |  Transmit\n"
-    " face |bytes    packets errs drop fifo frame compressed multicast|bytes packets errs drop fifo\n"
-    "    lo: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\n"
-    "  eth0:100 20 3 4 0 0 0 0 900 80 7 6 0 0 0 0\n"
-)
-
 
 @pytest.fixture
 def tree(tmp_path):
@@ -57,43 +46,12 @@ def test_pressure_in_seconds(tree, procfs):
     assert procfs.pressure("cpu") == (7e-6, None)  # before Linux 5.13 it has one line
 
 
-def test_disks_in_bytes(tree, procfs):
-    tree.write("proc/diskstats", DISKS)
-
-    disk, partition = procfs.disks()
-    assert (disk.name, disk.reads, disk.read_bytes, disk.read_ms) == ("sda", 10, 2000 * 512, 30)
-    assert (disk.writes, disk.written_bytes, disk.write_ms, disk.busy_ms) == (
-        40,
-        5000 * 512,
-        60,
-        70,
-    )
-    assert partition.name == "sda1"
-
-
-def test_interfaces_of_the_hosts_namespace_before_the_daemons_own(tree, procfs):
-    tree.write("proc/net/dev", INTERFACES.replace("eth0", "pod0"))
-    assert [one.name for one in procfs.interfaces()] == ["lo", "pod0"]
-
-    tree.write("proc/1/net/dev", INTERFACES)
-    _, eth0 = procfs.interfaces()
-    assert (eth0.name, eth0.receive_bytes, eth0.receive_errors, eth0.receive_drops) == (
-        "eth0",
-        100,
-        3,
-        4,
-    )
-    assert (eth0.transmit_bytes, eth0.transmit_errors, eth0.transmit_drops) == (900, 7, 6)
-
-
 @pytest.mark.parametrize(
     ("name", "read"),
     [
         ("stat", Procfs.cpu_times),
         ("meminfo", Procfs.memory),
         ("pressure/cpu", lambda procfs: procfs.pressure("cpu")),
-        ("diskstats", Procfs.disks),
-        ("net/dev", Procfs.interfaces),
     ],
 )
 def test_a_file_that_is_missing_or_odd_is_named(tree, procfs, name, read):

@@ -1,4 +1,4 @@
-"""What clients of network file systems count: NFS in `/proc/self/mountstats`, Lustre in `/sys/kernel/debug/lustre`."""
+"""What the Lustre client counts, in `/sys/kernel/debug/lustre`, or in `/proc/fs/lustre` before 2.12."""
 
 from __future__ import annotations
 
@@ -9,36 +9,10 @@ from pymon.base.errors import SourceAbsent, SourceFailed
 from pymon.sources import files
 from pymon.sources.roots import Roots
 
-_WRAPPED = (
-    1 << 63
-)  # the kernel subtracts clocks here, and a step back becomes a number as large as that
 _TARGET = re.compile(
     r"(.+)-(?:MDT|OST)[0-9a-f]{4}-"
 )  # of mdc and osc; llite has FILESYSTEM-INSTANCE
-_LUSTRE_SECONDS = {"[usec]": 1e-6, "[usecs]": 1e-6}
-
-
-@dataclass(frozen=True, slots=True)
-class NfsOperation:
-    """Since the mount; None is what the kernel's clocks spoilt."""
-
-    name: str
-    requests: int
-    transmissions: int
-    timeouts: int
-    queue_s: float | None
-    response_s: float | None  # from sending to the answer
-    total_s: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class NfsMount:
-    """One export; the bytes are those that went over the network."""
-
-    export: str
-    read_bytes: int | None
-    written_bytes: int | None
-    operations: tuple[NfsOperation, ...]
+_SECONDS = {"[usec]": 1e-6, "[usecs]": 1e-6}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,44 +31,6 @@ class LustreClient:
     file_system: str
     component: str
     operations: tuple[LustreOperation, ...]
-
-
-def nfs_mounts(text: str) -> tuple[list[NfsMount], int]:
-    """Each export once, however often it is mounted, from mountstats; and how many were not as the kernel writes."""
-    found: dict[str, NfsMount] = {}
-    odd = 0
-    for block in f"\n{text}".split("\ndevice ")[1:]:
-        head, *body = files.lines(block)
-        export, _, rest = head.partition(" mounted on ")
-        kind = rest.rpartition(" with fstype ")[2].split(" ")[0]
-        if kind not in ("nfs", "nfs4") or export in found:
-            continue
-        try:
-            found[export] = _nfs_mount(export, body)
-        except (ValueError, IndexError):
-            odd += 1
-    return list(found.values()), odd
-
-
-def _nfs_mount(export: str, body: list[str]) -> NfsMount:
-    read_bytes = written_bytes = None
-    operations = []
-    per_operation = False
-    for line in body:
-        name, colon, rest = line.strip().partition(":")
-        if name == "per-op statistics":
-            per_operation = True
-        elif name == "bytes":
-            read_bytes, written_bytes = (int(field) for field in rest.split()[4:6])
-        elif per_operation and colon:
-            counts = [int(field) for field in rest.split()]
-            times = [None if ms >= _WRAPPED else ms / 1e3 for ms in counts[5:8]]
-            requests, transmissions, timeouts = counts[:3]
-            queue_s, response_s, total_s = times
-            operations.append(
-                NfsOperation(name, requests, transmissions, timeouts, queue_s, response_s, total_s)
-            )
-    return NfsMount(export, read_bytes, written_bytes, tuple(operations))
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +60,7 @@ class Lustre:
         name = folder.rpartition("/")[2]
         target = _TARGET.match(name)
         file_system = target[1] if target else name.rpartition("-")[0] or name
-        return LustreClient(file_system, component, files.parsed(f"{folder}/stats", _lustre))
+        return LustreClient(file_system, component, files.parsed(f"{folder}/stats", _operations))
 
 
 def _loaded(roots: Roots) -> bool:
@@ -134,14 +70,14 @@ def _loaded(roots: Roots) -> bool:
         return False
 
 
-def _lustre(text: str) -> tuple[LustreOperation, ...]:
+def _operations(text: str) -> tuple[LustreOperation, ...]:
     """Lines of `NAME COUNT samples [UNIT] MIN MAX SUM SUMSQ`; a counted one ends after its unit."""
     found = []
     for line in files.lines(text):
         name, *fields = line.split()
         if len(fields) < 3 or fields[1] != "samples":
             continue  # snapshot_time
-        scale = _LUSTRE_SECONDS.get(fields[2])
+        scale = _SECONDS.get(fields[2])
         total_s = int(fields[5]) * scale if scale and len(fields) > 5 else None
         found.append(LustreOperation(name, int(fields[0]), total_s))
     return tuple(found)
