@@ -41,7 +41,9 @@ class Child:
     process: subprocess.Popen[bytes]
     sock: socket.socket
     page: Page
-    began_s: float = field(default_factory=time.monotonic)
+    buffer: memoryview = field(
+        default_factory=lambda: memoryview(bytearray(wire.MAX_MESSAGE_BYTES))
+    )
     given_up_s: float | None = None
     stuck_at: int | None = None  # the GPU whose call it hangs in, or EVENTS
 
@@ -84,13 +86,13 @@ class Child:
         if not ready:
             return None
         try:
-            data = self.sock.recv(wire.MAX_MESSAGE_BYTES)
+            size = self.sock.recv_into(self.buffer)
         except OSError as err:
             raise ChildEnded(str(err)) from None
-        if not data:
+        if size == 0:
             raise ChildEnded("its socket is closed")
         try:
-            return wire.decode(data)
+            return wire.decode(self.buffer[:size])
         except msgspec.MsgspecError as err:
             raise ChildEnded(f"it talks nonsense: {err}") from None
 

@@ -6,7 +6,8 @@ import msgspec
 
 from pymon.model.gpu import FastReadings, GpuIdentity, GpuState, SlowReadings
 
-MAX_MESSAGE_BYTES = 1024 * 1024  # 500 processes take 20 KB
+MAX_MESSAGE_BYTES = 1024 * 1024  # of the worker: 500 processes take 20 KB
+MAX_ORDER_BYTES = 4096  # to the worker: the indices of 16 GPUs at most
 
 
 class Sweep(msgspec.Struct, frozen=True, tag="sweep"):

@@ -52,7 +52,7 @@ def _load(path: str) -> None:
 def _serve(sock: socket.socket, calls: Library, gpus: Gpus) -> None:
     events = XidEvents(calls)
     sweeps = 0
-    while data := sock.recv(wire.MAX_MESSAGE_BYTES):
+    while data := sock.recv(wire.MAX_ORDER_BYTES):
         order = wire.decode_order(data)
         sweeps += 1
         if sweeps % COUNT_EACH == 0 and calls.call(NO_GPU, "nvmlDeviceGetCount") != gpus.count:
