@@ -104,6 +104,7 @@ PYBIND11_MODULE(_probe, module) {
   module.def("add_phase", [](uint32_t slot, uint64_t duration_ns) {
     probe_state().clock.phase(this_thread_clock(), slot, duration_ns);
   });
+  module.def("pause", [] { probe_state().clock.pause(this_thread_clock()); }, "Nothing goes on until the next event.");
   module.def("publish", [] { probe_state().clock.publish(); }, "Shows what was counted since the last step, too.");
   module.def("set_torch_state", &pymon::set_torch_state, py::arg("graph_task"), py::arg("tracing_mode"),
              "Tell threads of the autograd engine from the user's, and passes that are only traced from real ones.");

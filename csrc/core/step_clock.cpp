@@ -191,6 +191,15 @@ bool StepClock::explicit_step(ThreadClock& thread, uint64_t now_ns) noexcept {
   return true;
 }
 
+void StepClock::pause(ThreadClock& thread) noexcept {
+  if (thread.backward_depth > 0 || thread.data_depth > 0) return;
+  publish();
+  std::memset(thread.open.phase_ns, 0, sizeof thread.open.phase_ns);
+  thread.step_begin_ns = thread.forward_begin_ns = thread.last_backward_end_ns = 0;
+  thread.seen_slots = thread.newcomer_slot = 0;
+  thread.armed = false;
+}
+
 int StepClock::phase_slot(const char* name, uint64_t bytes) noexcept {
   bytes = std::min<uint64_t>(bytes, kUserPhaseNameBytes - 1);
   for (uint64_t i = 0; i < body_->user_phases; ++i) {

@@ -51,6 +51,10 @@ class StepClock {
   bool optimizer_end(ThreadClock& thread, uint64_t now_ns, uint32_t slot, bool first_call) noexcept;
   bool explicit_step(ThreadClock& thread, uint64_t now_ns) noexcept;
 
+  // Nothing was going on in this thread until now (a notebook between two cells): the open step begins when something
+  // does, and the next optimizer call may be of another training.
+  void pause(ThreadClock& thread) noexcept;
+
   // A name of pymon.phase: its slot, or -1 where all are taken.
   int phase_slot(const char* name, uint64_t bytes) noexcept;
   void phase(ThreadClock& thread, uint32_t slot, uint64_t duration_ns) noexcept;

@@ -8,6 +8,7 @@ from __future__ import annotations
 import atexit
 import functools
 import os
+import sys
 from types import ModuleType
 from typing import Any
 
@@ -22,6 +23,7 @@ def install(native: Any, torch: ModuleType) -> None:
     _wrap_backward(native, torch)
     native.set_torch_state(getattr(torch._C, "_current_graph_task_id", None), _tracing_mode(torch))
     atexit.register(native.publish)
+    _pause_between_cells(native)
     if torch.__file__:
         native.set_library_folder(os.path.dirname(torch.__file__) + os.sep)
 
@@ -61,3 +63,11 @@ def _tracing_mode(torch: ModuleType) -> Any:
     ask = getattr(torch._C, "_get_dispatch_mode", None)
     proxy = getattr(getattr(torch._C, "_TorchDispatchModeKey", None), "PROXY", None)
     return None if ask is None or proxy is None else functools.partial(ask, proxy)
+
+
+def _pause_between_cells(native: Any) -> None:
+    """In a notebook: the time until the next cell runs is no part of a step."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    if shell is not None:
+        shell.events.register("post_run_cell", lambda *_result: native.pause())

@@ -306,6 +306,24 @@ TEST_CASE("a step is marked profiled while a capture runs in any part of it") {
   CHECK(page->body().capturing == 0);
 }
 
+TEST_CASE("a pause is no part of a step, and what follows may be another training") {
+  Loop loop;
+  for (uint32_t cell = 0; cell < 3; ++cell) {
+    for (int i = 0; i < 2; ++i) {
+      loop.fetch(5);
+      loop.backward(10, 10);
+      CHECK(loop.step(1, 4, cell, i == 0));
+    }
+    loop.fetch(5);
+    loop.backward(10, 10);  // given up
+    loop.after(1'000'000);
+    loop.clock.pause(loop.thread);
+  }
+  CHECK(loop.body().steps_total == 6);
+  CHECK(loop.body().step_ns_total == 6 * 30);
+  CHECK(loop.phases() == loop.body().step_ns_total);
+}
+
 TEST_CASE("nine names are one too many") {
   StepClock clock;
   for (char c = 'a'; c < 'a' + 8; ++c) CHECK(clock.phase_slot(&c, 1) == c - 'a');
