@@ -60,7 +60,9 @@ class ShmCollector:
         if shared:
             usage = absences.get("shm", self.memory.usage)
         elif not mount.answers_at_once:
-            absences.note("shm", Why.UNREADABLE, f"/dev/shm of {who.pid} is of kind {mount.kind}")
+            absences.note(
+                "shm", Why.UNREADABLE, f"{who.pid} has /dev/shm on {'/'.join(mount.kinds)}"
+            )
             return None
         else:
             usage = absences.get("shm", self.mounts.usage, who.pid, mount)

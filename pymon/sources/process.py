@@ -45,6 +45,8 @@ class Status:
 class Mount:
     """A line of /proc/PID/mountinfo; `root` is the folder of that file system that is mounted."""
 
+    number: int
+    parent: int  # the mount that it lies on
     device: str  # MAJOR:MINOR
     root: str
     point: str
@@ -94,7 +96,7 @@ class Processes:
         return files.parsed(f"{self.root}/{pid}/cgroup", _memberships)
 
     def mounts(self, pid: int | str) -> tuple[Mount, ...]:
-        """/proc/PID/mountinfo, in the order of mounting."""
+        """/proc/PID/mountinfo; its order says nothing, the parents do."""
         return files.parsed(f"{self.root}/{pid}/mountinfo", _mounts)
 
     def arguments(self, pid: int) -> list[str]:
@@ -211,7 +213,17 @@ def _mounts(text: str) -> tuple[Mount, ...]:
         if not separator:
             raise ValueError(line[:40])
         options = tuple(rest[2].split(",")) if len(rest) > 2 else ()
-        found.append(Mount(fields[2], _plain(fields[3]), _plain(fields[4]), rest[0], options))
+        found.append(
+            Mount(
+                number=int(fields[0]),
+                parent=int(fields[1]),
+                device=fields[2],
+                root=_plain(fields[3]),
+                point=_plain(fields[4]),
+                kind=rest[0],
+                options=options,
+            )
+        )
     return tuple(found)
 
 

@@ -10,11 +10,24 @@ from pathlib import Path
 
 from pymon.base.errors import SourceAbsent, SourceFailed
 from pymon.sources import files
-from pymon.sources.process import Processes
+from pymon.sources.process import Mount, Processes
 
 _PLACE = "/dev/shm"
-# Answered by the kernel itself: a user's FUSE or network mount in that place could hold us up for good.
-_LOCAL = ("tmpfs", "ramfs", "devtmpfs", "overlay")
+# Answered by the kernel itself: a user's FUSE or network mount on the way there could hold us up for good.
+_LOCAL = {
+    "tmpfs",
+    "ramfs",
+    "devtmpfs",
+    "overlay",
+    "rootfs",
+    "ext4",
+    "xfs",
+    "btrfs",
+    "zfs",
+    "squashfs",
+    "erofs",
+}
+_ON_THE_WAY = ("/", "/dev", _PLACE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,16 +42,19 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class ShmMount:
-    """What a process has at /dev/shm; `size_bytes` is that of the mount's options, None where they name none."""
+    """What a process has at /dev/shm; `size_bytes` is that of the mount's options, None where they name none.
+
+    `kinds` are the file systems on the way there, its own last.
+    """
 
     device: str
-    kind: str
+    kinds: tuple[str, ...]
     size_bytes: int | None
 
     @property
     def answers_at_once(self) -> bool:
         """Whether asking it cannot wait for a user's or another machine's answer."""
-        return self.kind in _LOCAL
+        return _LOCAL.issuperset(self.kinds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +81,11 @@ class ProcessMounts:
 
     def find(self, pid: int) -> ShmMount:
         """By /proc/PID/mountinfo, which anyone may read. Where nothing is mounted there: what covers it."""
-        covering = None
-        for mount in self.processes.mounts(pid):
-            point = mount.point.rstrip("/")
-            if point == _PLACE or _PLACE.startswith(f"{point}/"):
-                covering = mount  # a later one lies on top
-        if covering is None:
+        way = _way(self.processes.mounts(pid))
+        if not way:
             raise SourceAbsent(f"{pid} has nothing at {_PLACE}")
-        return ShmMount(covering.device, covering.kind, _size_bytes(covering.options))
+        kinds = tuple(mount.kind for mount in way)
+        return ShmMount(way[-1].device, kinds, _size_bytes(way[-1].options))
 
     def usage(self, pid: int, mount: ShmMount) -> Usage:
         """Through /proc/PID/root, for which the daemon needs the rights of that user or of root.
@@ -92,6 +105,21 @@ class ProcessMounts:
         if usage.device != mount.device:
             raise SourceAbsent(f"{path}{_PLACE} is not what {pid} has mounted there")
         return usage
+
+
+def _way(mounts: tuple[Mount, ...]) -> list[Mount]:
+    """What lies on top at `/`, at `/dev` and at `/dev/shm`, as far as something is mounted there, in this order."""
+    numbers = {mount.number for mount in mounts}
+    roots = [m for m in mounts if m.point == "/" and m.parent not in numbers - {m.number}]
+    way = roots[:1]
+    for point in _ON_THE_WAY:
+        for _ in mounts:  # one may lie on the other, each hiding the one below it
+            below = way[-1].number if way else None
+            above = [m for m in mounts if m.parent == below != m.number and m.point == point]
+            if not above:
+                break
+            way = [*(m for m in way if m.point != point), above[0]]
+    return way
 
 
 def _size_bytes(options: tuple[str, ...]) -> int | None:

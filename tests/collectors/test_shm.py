@@ -7,7 +7,7 @@ from pymon.sources.process import Processes
 from pymon.sources.shm import ProcessMounts, SharedMemory
 from tests.collectors.nodes import watching, whys
 from tests.host_tree import HostTree, device_of
-from tests.sources.test_shm import line
+from tests.sources.test_shm import ROOT, line
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def test_gives_what_statvfs_tells(tmp_path):
 
 
 def test_a_process_in_the_hosts_namespace_needs_no_rights(tree):
-    tree.process(7, mountinfo=line(device_of(tree.folder)))
+    tree.process(7, mountinfo=ROOT + line(device_of(tree.folder)))
 
     section = collector(tree, 7).collect()
     (one,) = section.processes
@@ -38,7 +38,7 @@ def test_a_process_in_the_hosts_namespace_needs_no_rights(tree):
 
 
 def test_a_container_of_its_own_whose_inside_is_closed_tells_its_size_alone(tree, monkeypatch):
-    tree.process(7, mountinfo=line("0:99", options=",size=65536k"))
+    tree.process(7, mountinfo=ROOT + line("0:99", options=",size=65536k"))
 
     def refuse(*_):
         raise NotPermitted("/proc/7/root/dev/shm: Permission denied")
@@ -52,8 +52,8 @@ def test_a_container_of_its_own_whose_inside_is_closed_tells_its_size_alone(tree
 
 
 def test_what_a_user_mounted_there_is_never_asked(tree):
-    tree.process(7, mountinfo=line("0:99", kind="fuse.x"))
-    tree.process(8, mountinfo=line(device_of(tree.folder)))
+    tree.process(7, mountinfo=ROOT + line("0:99", kind="fuse.x"))
+    tree.process(8, mountinfo=ROOT + line(device_of(tree.folder)))
 
     section = collector(tree, 7, 8).collect()
     assert [one.pid for one in section.processes] == [8]
@@ -63,7 +63,7 @@ def test_what_a_user_mounted_there_is_never_asked(tree):
 @pytest.mark.parametrize("mountinfo", [None, "", "x\n", "1 2 3 4 - \n", b"\xff\xff - a b\n"])
 def test_one_that_cannot_be_read_costs_no_other(tree, mountinfo):
     tree.process(7, mountinfo=mountinfo)
-    tree.process(8, mountinfo=line(device_of(tree.folder)))
+    tree.process(8, mountinfo=ROOT + line(device_of(tree.folder)))
 
     section = collector(tree, 7, 8).collect()
     assert [one.pid for one in section.processes] == [8]
@@ -71,11 +71,11 @@ def test_one_that_cannot_be_read_costs_no_other(tree, mountinfo):
 
 
 def test_mounts_are_read_again_after_a_while(tree):
-    tree.process(7, mountinfo=line("0:99", kind="fuse.x"))
+    tree.process(7, mountinfo=ROOT + line("0:99", kind="fuse.x"))
     shm = collector(tree, 7)
     assert shm.collect().processes == ()
 
-    tree.process(7, mountinfo=line(device_of(tree.folder)))
+    tree.process(7, mountinfo=ROOT + line(device_of(tree.folder)))
     assert any(shm.collect().processes for _ in range(60))
 
 

@@ -10,7 +10,7 @@ from tests.host_tree import KERNEL_THREAD, PRESSURE, HostTree, device_of
 from tests.sources.test_lustre import LLITE, OSC
 from tests.sources.test_nfs import NFS
 from tests.sources.test_proc_devices import DISKS, INTERFACES
-from tests.sources.test_shm import line
+from tests.sources.test_shm import ROOT, line
 
 NAMES = {
     "jobs", "host", "pressure", "shm", "cgroup", "placement", "workers", "blocked", "disk", "network", "infiniband",
@@ -33,7 +33,7 @@ def tree(folder, version=2, pid=70, devices=True):
         uid=os.geteuid(),
         cpus="0-7",
         cgroup=cgroup,
-        mountinfo=line(device_of("/dev/shm")),
+        mountinfo=ROOT + line(device_of("/dev/shm")),
     )
     for worker in (8001, 8002):
         tree.process(worker, "pt_data_worker", parent=pid, state="D", cpus="0")
