@@ -18,6 +18,10 @@ test: $(VENV)/.dev  ## install what the tests need, then run every check and eve
 	@.make/system-packages.sh
 	@tests/check.sh
 
+frameworks: $(VENV)/.dev  ## install Lightning, Accelerate, transformers and a notebook kernel (300 MB); test their loops
+	@.make/setup.sh $(VENV) frameworks
+	@$(PY) -m pytest tests/probe/loops -k "lightning or huggingface or notebook"
+
 lint: $(VENV)/.dev  ## format, lint, types and import contracts only
 	@tests/check.sh lint
 
@@ -44,4 +48,4 @@ $(VENV)/.dev: $(VENV)/.installed
 	@.make/setup.sh $(VENV) dev
 	@touch $@
 
-.PHONY: help demo test lint build bench gpu-check wheel clean
+.PHONY: help demo test frameworks lint build bench gpu-check wheel clean

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes the virtual environment and installs pymon into it, the compiled modules included.
 #   setup.sh VENV        what `pymon` needs, torch included (the demo trains for real)
-#   setup.sh VENV dev    besides that, what the checks need
+#   setup.sh VENV GROUP  besides that, a dependency group: `dev` for the checks, `frameworks` for their real loops
 set -euo pipefail
 cd "$(dirname "$0")/.."
 venv=$1
@@ -54,9 +54,9 @@ install_torch() {
   fi
 }
 
-if [ "${2:-}" = dev ]; then
-  say "installing what the checks need"
-  "$venv/bin/pip" install -q -c "$constraints" --group dev
+if [ -n "${2:-}" ]; then
+  say "installing the group $2"
+  "$venv/bin/pip" install -q -c "$constraints" --group "$2"
   exit
 fi
 
