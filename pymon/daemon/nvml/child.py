@@ -53,7 +53,8 @@ class Child:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         page, fd = Page.create()
         try:
-            command = [sys.executable, "-m", _MODULE, str(theirs.fileno()), str(fd)]
+            numbers = map(str, (os.getpid(), theirs.fileno(), fd))
+            command = [sys.executable, "-m", _MODULE, *numbers]
             process = subprocess.Popen(
                 [*command, library] if library else command,
                 stdin=subprocess.DEVNULL,

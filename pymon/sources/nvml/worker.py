@@ -1,6 +1,6 @@
 """The worker process: brings the driver's library up, sweeps when it is asked to, and ends with its daemon.
 
-    python -m pymon.sources.nvml.worker SOCKET_FD PAGE_FD [LIBRARY]
+    python -m pymon.sources.nvml.worker DAEMON_PID SOCKET_FD PAGE_FD [LIBRARY]
 
 It never shuts the library down: that call may hang too, and the end of a process lets go of the driver just as well.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import os
 import resource
 import signal
 import socket
@@ -25,11 +26,12 @@ COUNT_EACH = 10  # sweeps between looks at the number of GPUs
 _PR_SET_PDEATHSIG = 1
 
 
-def main(socket_fd: int, page_fd: int, path: str = "") -> None:
+def main(daemon_pid: int, socket_fd: int, page_fd: int, path: str = "") -> None:
     """Until the daemon's end of the socket is gone, no order comes, or the driver is away."""
     sock = socket.socket(fileno=socket_fd)
     sock.settimeout(IDLE_S)
-    _end_with_the_daemon()
+    if not _ends_with(daemon_pid):
+        return
     calls = Library(Page(page_fd))
     try:
         _load(path)
@@ -68,14 +70,19 @@ def _serve(sock: socket.socket, calls: Library, gpus: Gpus) -> None:
         sock.send(wire.encode(wire.Done(xids, watching, spent_ns, count, errors)))
 
 
-def _end_with_the_daemon() -> None:
-    """Also in a call that hangs, and when the daemon is killed; a call that the kernel holds outlives even this."""
+def _ends_with(daemon_pid: int) -> bool:
+    """Dies with the daemon from now on, also in a call that hangs; one that the kernel holds outlives even this.
+
+    False where the daemon is gone already: it may have ended before the kernel was told.
+    """
     resource.setrlimit(
         resource.RLIMIT_CORE, (0, 0)
     )  # a library that crashes each minute fills no disk
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    return os.getppid() == daemon_pid
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:4])
+    _, given_pid, given_socket, given_page, *given_path = sys.argv
+    main(int(given_pid), int(given_socket), int(given_page), *given_path)

@@ -16,7 +16,7 @@ WITH_SHORT_PATIENCE = """
 import sys
 from pymon.sources.nvml import worker
 worker.IDLE_S = 0.3
-worker.main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])
+worker.main(*map(int, sys.argv[1:4]), sys.argv[4])
 """
 
 
@@ -26,7 +26,8 @@ def worker(tmp_path):
     node = NodeDouble(tmp_path, standard_node(4))
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     page, fd = Page.create()
-    command = [sys.executable, "-c", WITH_SHORT_PATIENCE, str(theirs.fileno()), str(fd)]
+    numbers = map(str, (os.getpid(), theirs.fileno(), fd))
+    command = [sys.executable, "-c", WITH_SHORT_PATIENCE, *numbers]
     process = subprocess.Popen(
         [*command, str(node.library)], env=node.env, pass_fds=(theirs.fileno(), fd)
     )
@@ -47,6 +48,25 @@ def sweep(ours, **order):
     while not messages or not isinstance(messages[-1], wire.Done):
         messages.append(wire.decode(ours.recv(wire.MAX_MESSAGE_BYTES)))
     return messages
+
+
+def test_it_touches_no_driver_for_a_daemon_that_died_before_it_began(tmp_path):
+    state = standard_node(1)
+    state["faults"] = [{"function": "nvmlInitWithFlags", "hang": True}]
+    node = NodeDouble(tmp_path, state)
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    page, fd = Page.create()
+    numbers = map(str, (2**22 + 1, theirs.fileno(), fd))  # no such process
+    command = [sys.executable, "-c", WITH_SHORT_PATIENCE, *numbers, str(node.library)]
+    process = subprocess.Popen(command, env=node.env, pass_fds=(theirs.fileno(), fd))
+    try:
+        assert process.wait(5) == 0
+    finally:
+        process.kill()
+        process.wait()
+        for end in (ours, theirs, page):
+            end.close()
+        os.close(fd)
 
 
 def test_it_ends_with_the_daemons_end_of_the_socket(worker):
@@ -83,7 +103,7 @@ def test_ten_thousand_readings_take_no_more_memory(worker):
         with open(f"/proc/{process.pid}/smaps_rollup") as rollup:
             return sum(int(line.split()[1]) for line in rollup if line.startswith("Anonymous"))
 
-    for _ in range(300):
+    for _ in range(1500):  # Python's arenas and malloc's settle in some seconds
         sweep(ours, slow_s=0.01)
     before = anonymous_kib()
     for _ in range(2500):
