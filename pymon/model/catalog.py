@@ -43,6 +43,7 @@ CATALOG: Final[tuple[Metric, ...]] = (
            "they are in pymon_steps_total all the same.", PROCESS),
     Metric("pymon_phase_seconds_total", "counter", "Step time by phase; the phases of a process sum to its step time.",
            ("phase", *PROCESS)),
+    Metric("pymon_step_seconds", "histogram", "Step time, in buckets that double.", PROCESS),
     Metric("pymon_backwards_total", "counter", "Backward passes.", PROCESS),
     Metric("pymon_optimizer_calls_total", "counter", "Optimizer step calls (attempts: a skipped update counts too).",
            PROCESS),
@@ -81,7 +82,6 @@ CATALOG: Final[tuple[Metric, ...]] = (
     *NVML_METRICS,
     *GPU_METRICS,
     *HOST_METRICS,
-    Metric("pymon_step_seconds", "histogram", "Step time, in buckets that double.", PROCESS),
 )  # fmt: skip
 
 BY_NAME: Final = {metric.name: metric for metric in CATALOG}
