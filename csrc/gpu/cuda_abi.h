@@ -1,5 +1,5 @@
 // The part of the CUDA driver's C ABI that pymon calls, written from its documentation; no vendor header is needed or
-// copied. Handles are opaque pointers, CUresult is a plain C enum. tests/native/abi holds it against the real headers.
+// copied. Handles are opaque pointers, CUresult is a plain C enum. tests/native/abi.cpp holds it against the real headers.
 #pragma once
 
 #include <cstddef>

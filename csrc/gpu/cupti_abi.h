@@ -1,5 +1,5 @@
 // The part of the CUPTI Activity API that pymon uses, written from the documented ABI; no vendor header is needed or
-// copied. tests/native/abi holds every offset and number here against the headers of all CUPTI wheels it can get.
+// copied. tests/native/abi.cpp holds every offset and number here against the headers of all CUPTI wheels it can get.
 //
 // Only field prefixes are declared: NVIDIA appends fields, so a struct's size is never a stride. Records are walked by
 // cuptiActivityGetNextRecord.

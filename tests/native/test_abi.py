@@ -1,122 +1,119 @@
-"""The own ABI prefixes of csrc/gpu against NVIDIA's headers, which come from its wheels: none is in this project."""
+"""The own ABI prefixes of csrc/gpu against NVIDIA's headers of every release that has its own records."""
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
-import sys
-import zipfile
 from pathlib import Path
 
 import pytest
 
 from tests.native.build import ROOT, SOURCE
+from tests.native.cupti_wheels import RELEASES, headers_of
 
-CACHE = ROOT / "build" / "abi"
-# CUPTI's wheel, and the one of the same release that brings cuda.h: one for each size of a record, and the newest.
-WHEELS = {
-    "12.4": ("nvidia-cuda-cupti-cu12==12.4.127", "nvidia-cuda-runtime-cu12==12.4.127"),
-    "12.6": ("nvidia-cuda-cupti-cu12==12.6.80", "nvidia-cuda-runtime-cu12==12.6.77"),
-    "12.8": ("nvidia-cuda-cupti-cu12==12.8.90", "nvidia-cuda-runtime-cu12==12.8.90"),
-    "12.9": ("nvidia-cuda-cupti-cu12==12.9.79", "nvidia-cuda-runtime-cu12==12.9.79"),
-    "13.0": ("nvidia-cuda-cupti==13.0.85", "nvidia-cuda-runtime==13.0.88"),
-    "13.1": ("nvidia-cuda-cupti==13.1.115", "nvidia-cuda-runtime==13.1.80"),
-    "13.3": ("nvidia-cuda-cupti==13.3.75", "nvidia-cuda-runtime==13.3.29"),
-    "newest": ("nvidia-cuda-cupti", "nvidia-cuda-runtime"),
+OURS = ROOT / "csrc" / "gpu"
+CHECKS = SOURCE / "abi.cpp"
+# Our records, and the kind of activity whose comment in cupti_activity.h names NVIDIA's.
+KINDS = {
+    "Kernel": "CONCURRENT_KERNEL",
+    "Memcpy": "MEMCPY",
+    "MemcpyPeer": "MEMCPY2",
+    "Memset": "MEMSET",
+    "Synchronization": "SYNCHRONIZATION",
 }
-
-
-def headers_of(release: str) -> Path:
-    """A folder with the headers of that release; skips where its wheels cannot be had."""
-    folder = CACHE / release
-    if (folder / "cupti_activity.h").exists() and (folder / "cuda.h").exists():
-        return folder
-    for wheel in WHEELS[release]:
-        command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-input"]
-        command += [
-            "--retries",
-            "1",
-            "--timeout",
-            "15",
-            "--only-binary",
-            ":all:",
-            "-d",
-            str(folder),
-            wheel,
-        ]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
-        if done.returncode != 0:
-            shutil.rmtree(folder, ignore_errors=True)
-            pytest.skip(f"{wheel} cannot be had: {done.stderr.strip().splitlines()[-1:]}")
-    for archive in folder.glob("*.whl"):
-        with zipfile.ZipFile(archive) as files:
-            for name in files.namelist():
-                _, included, path = name.partition("/include/")
-                if included and name.endswith((".h", ".hpp")):
-                    (folder / path).parent.mkdir(parents=True, exist_ok=True)
-                    (folder / path).write_bytes(files.read(name))
-        archive.unlink()
-    return folder
-
-
-def compiled(headers: Path, csrc: Path = ROOT / "csrc") -> subprocess.CompletedProcess[str]:
-    # cupti_activity.h asks for the runtime's vector types and uses none; they would want yet another wheel.
-    CACHE.mkdir(parents=True, exist_ok=True)
-    (CACHE / "builtin_types.h").touch()
-    command = [
-        "g++",
-        "-std=c++17",
-        "-fsyntax-only",
-        f"-I{CACHE}",
-        f"-isystem{headers}",
-        f"-I{csrc}",
-    ]
-    return subprocess.run(
-        [*command, SOURCE / "abi.cpp"], capture_output=True, text=True, timeout=120, check=False
-    )
-
+TOOLKITS = sorted({path.resolve() for path in Path("/usr/local").glob("cuda*/include")})
 
 pytestmark = [
-    pytest.mark.timeout(600),  # the first time it downloads about 15 MB a release
-    pytest.mark.skipif(shutil.which("g++") is None, reason="no g++"),
+    pytest.mark.timeout(600),  # the first time it downloads
+    pytest.mark.skipif(shutil.which("g++") is None, reason="needs apt-get install g++"),
 ]
 
 
-@pytest.mark.parametrize("release", WHEELS)
-def test_prefixes_agree_with_the_headers_of(release):
+@pytest.fixture
+def compiled(tmp_path):
+    # cupti_activity.h asks for the runtime's vector types and uses none; they would want yet another wheel.
+    (tmp_path / "builtin_types.h").touch()
+
+    def compile_against(
+        headers: Path, csrc: Path = OURS.parent
+    ) -> subprocess.CompletedProcess[str]:
+        records = [f"-DTheir{ours}={record_of(headers, kind)}" for ours, kind in KINDS.items()]
+        folders = [f"-I{tmp_path}", f"-isystem{headers}", f"-I{csrc}"]
+        command = ["g++", "-std=c++17", "-fsyntax-only", *records, *folders, str(CHECKS)]
+        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+    return compile_against
+
+
+def record_of(headers: Path, kind: str) -> str:
+    """The newest record that a kind's buffers hold, as its comment says."""
+    text = (headers / "cupti_activity.h").read_text(errors="replace")
+    pattern = rf"\\ref[\s*]+(CUpti_\w+)\.[\s*]*\*/\s*CUPTI_ACTIVITY_KIND_{kind}\s*="
+    (record,) = re.findall(pattern, text)
+    return str(record)
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_prefixes_agree_with_the_headers_of(release, compiled):
     done = compiled(headers_of(release))
     assert done.returncode == 0, done.stderr[-3000:]
 
 
-def test_prefixes_agree_with_the_toolkit_of_this_machine():
-    toolkits = [path.parent for path in Path("/usr/local").glob("cuda*/include/cupti_activity.h")]
-    if not toolkits:
-        pytest.skip("no CUDA toolkit here; none is needed")
-    done = compiled(toolkits[0])
+@pytest.mark.parametrize("toolkit", TOOLKITS or [None], ids=str)
+def test_prefixes_agree_with_the_toolkit_of_this_machine(toolkit, compiled):
+    if toolkit is None or not (toolkit / "cupti_activity.h").exists():
+        pytest.skip("no CUDA toolkit with CUPTI here; none is needed")
+    done = compiled(toolkit)
     assert done.returncode == 0, done.stderr[-3000:]
+
+
+def declared() -> list[str]:
+    """What csrc/gpu declares, as the checks must spell it: `Kernel, start,` and `cupti::kMemcpy,`."""
+    text = re.sub(r"//.*", "", (OURS / "cupti_abi.h").read_text())
+    found = []
+    for struct, body in re.findall(r"^struct (\w+) \{\n(.*?)^\};", text, re.M | re.S):
+        for declaration in re.findall(r"^  (?:const )?\w+\*? (.+?);", body, re.M):
+            names = (re.sub(r"\[\d+\]", "", name).strip() for name in declaration.split(","))
+            found += [f"{struct}, {name}," for name in names if not name.startswith("unused")]
+    found = [name for name in found if not name.startswith("Api,")]
+    for namespace in ("cupti", "cuda"):
+        text = re.sub(r"//.*", "", (OURS / f"{namespace}_abi.h").read_text())
+        for body in re.findall(r"enum[^{;]*\{(.*?)\}", text, re.S):
+            found += [f"{namespace}::{name}," for name in re.findall(r"\b(k[A-Z]\w*) =", body)]
+    return found
+
+
+def test_all_that_is_declared_is_compared():
+    checks = CHECKS.read_text()
+    names = declared()
+    assert len(names) > 80
+    assert [name for name in names if f"({name}" not in checks] == []
 
 
 @pytest.mark.parametrize(
     ("header", "right", "wrong", "named"),
     [
-        ("cupti_abi.h", "kConcurrentKernel = 10", "kConcurrentKernel = 11", "CONCURRENT_KERNEL"),
-        ("cupti_abi.h", "uint64_t graph_node;  ", "uint32_t graph_node, x;", "Kernel.graph_node"),
-        (
-            "cupti_abi.h",
-            "cuptiActivityEnable, (uint32_t)",
-            "cuptiActivityEnable, (void*)",
-            "cuptiActivityEnable",
-        ),
+        ("cupti_abi.h", "kConcurrentKernel = 10", "kConcurrentKernel = 11", "CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL"),
+        ("cupti_abi.h", "uint8_t launch_type, unused1[7]", "uint8_t unused1[7], launch_type", "Kernel.launch_type"),
+        ("cupti_abi.h", "uint32_t kind, type;\n", "uint64_t kind, type;\n", "Synchronization.type"),
+        ("cupti_abi.h", "shmem_limit, graph;", "shmem_limit, graph, more[23];", "Kernel is longer"),
+        ("cupti_abi.h", "cuptiActivityEnable, (uint32_t)", "cuptiActivityEnable, (void*)", "cuptiActivityEnable"),
+        ("cupti_abi.h", "uint32_t, size_t*))", "uint32_t, uint32_t*))", "cuptiActivityGetNumDroppedRecords"),
+        ("cupti_abi.h", "uint8_t* buffer, size_t bytes,", "uint8_t* buffer,", "cuptiActivityRegisterCallbacks"),
         ("cuda_abi.h", "kNotReady = 600", "kNotReady = 601", "CUDA_ERROR_NOT_READY"),
         ("cuda_abi.h", "cuEventQuery, (Event)", "cuEventQuery, (Event, int)", "cuEventQuery"),
+        ("cuda_abi.h", "(float*, Event, Event)", "(double*, Event, Event)", "cuEventElapsedTime"),
     ],
-)
-def test_a_wrong_prefix_does_not_compile(tmp_path, header, right, wrong, named):
+)  # fmt: skip
+def test_a_wrong_prefix_does_not_compile(tmp_path, compiled, header, right, wrong, named):
     headers = headers_of("13.0")
-    shutil.copytree(ROOT / "csrc" / "gpu", tmp_path / "gpu")
+    shutil.copytree(OURS, tmp_path / "gpu")
     text = (tmp_path / "gpu" / header).read_text()
-    assert right in text
-    (tmp_path / "gpu" / header).write_text(text.replace(right, wrong))
+    assert text.count(right) == 1
+    # Without their own assertions, which would see most of these first.
+    text = re.sub(r"^static_assert.*\n", "", text.replace(right, wrong), flags=re.M)
+    (tmp_path / "gpu" / header).write_text(text)
     done = compiled(headers, tmp_path)
     assert done.returncode != 0
-    assert named in done.stderr
+    assert f"static assertion failed: {named}" in done.stderr
