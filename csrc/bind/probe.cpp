@@ -37,9 +37,8 @@ PyObject* optimizer_post(PyObject*, PyObject* const* args, Py_ssize_t size) noex
   const uint64_t now_ns = pymon::mono_ns();
   pymon::note_activity();
   pymon::ThreadClock& thread = this_thread_clock();
-  const pymon::OptimizerSlot slot =
-      size > 0 ? pymon::optimizer_slot(args[0]) : pymon::OptimizerSlot{pymon::kNoSlot, false};
-  const bool stepped = probe_state().clock.optimizer_end(thread, now_ns, slot.number, slot.first_call);
+  const uint32_t slot = size > 0 ? pymon::optimizer_slot(args[0]) : pymon::kNoSlot;
+  const bool stepped = probe_state().clock.optimizer_end(thread, now_ns, slot);
   pymon::mark_phase(thread, stepped);
   probe_state().clock.add_own(thread, pymon::mono_ns() - now_ns);
   if (stepped && !pymon::call_on_step()) return nullptr;  // an interrupt of the user's, on its way up

@@ -9,8 +9,10 @@ namespace {
 struct Slot {
   PyObject* optimizer = nullptr;  // borrowed; means something only while `reference` is alive
   PyObject* reference = nullptr;
+  uint64_t last_call = 0;
 };
 Slot g_slots[kOptimizerSlots];
+uint64_t g_calls = 0;
 
 bool alive(const Slot& slot) noexcept {
 #if PY_VERSION_HEX >= 0x030D0000
@@ -25,8 +27,9 @@ bool alive(const Slot& slot) noexcept {
 
 }  // namespace
 
-OptimizerSlot optimizer_slot(PyObject* optimizer) noexcept {
-  uint32_t free_slot = kNoSlot;
+uint32_t optimizer_slot(PyObject* optimizer) noexcept {
+  uint32_t free_slot = kNoSlot, oldest = 0;
+  ++g_calls;
   for (uint32_t i = 0; i < kOptimizerSlots; ++i) {
     Slot& slot = g_slots[i];
     if (slot.reference == nullptr) {
@@ -34,22 +37,26 @@ OptimizerSlot optimizer_slot(PyObject* optimizer) noexcept {
       continue;
     }
     if (slot.optimizer == optimizer) {
-      if (alive(slot)) return {i, false};
+      if (alive(slot)) {
+        slot.last_call = g_calls;
+        return i;
+      }
       free_slot = i;  // another object at the same address
     } else if (free_slot == kNoSlot && !alive(slot)) {
       free_slot = i;
     }
+    if (slot.last_call < g_slots[oldest].last_call) oldest = i;
   }
-  if (free_slot == kNoSlot) return {kNoSlot, false};
+  if (free_slot == kNoSlot) free_slot = oldest;
   PyObject* reference = PyWeakref_NewRef(optimizer, nullptr);
   if (reference == nullptr) {
     PyErr_Clear();
-    return {kNoSlot, false};
+    return kNoSlot;
   }
   Slot& slot = g_slots[free_slot];
   Py_XDECREF(slot.reference);
-  slot = Slot{optimizer, reference};
-  return {free_slot, true};
+  slot = Slot{optimizer, reference, g_calls};
+  return free_slot;
 }
 
 void forget_optimizers_in_child() noexcept {

@@ -7,11 +7,9 @@
 
 namespace pymon {
 
-struct OptimizerSlot {
-  uint32_t number;  // kNoSlot where all are taken by living ones, or it cannot be referenced weakly
-  bool first_call;  // the slot was given just now
-};
-OptimizerSlot optimizer_slot(PyObject* optimizer) noexcept;
+// The optimizer's slot; kNoSlot where it cannot be referenced weakly. Where all are taken by living
+// ones, the one that has not stepped for longest gives up its own.
+uint32_t optimizer_slot(PyObject* optimizer) noexcept;
 
 void forget_optimizers_in_child() noexcept;
 

@@ -112,7 +112,7 @@ void StepClock::optimizer_begin(ThreadClock& thread, uint64_t now_ns) noexcept {
   thread.armed = true;
 }
 
-bool StepClock::optimizer_end(ThreadClock& thread, uint64_t now_ns, uint32_t slot, bool first_call) noexcept {
+bool StepClock::optimizer_end(ThreadClock& thread, uint64_t now_ns, uint32_t slot) noexcept {
   if (!thread.armed) return false;
   thread.armed = false;
   thread.trains = true;
@@ -137,7 +137,7 @@ bool StepClock::optimizer_end(ThreadClock& thread, uint64_t now_ns, uint32_t slo
     publish_if_due(now_ns);
     return false;
   }
-  if (!ends_iteration(thread, now_ns, slot, first_call)) {
+  if (!ends_iteration(thread, now_ns, slot)) {
     publish_if_due(now_ns);
     return false;
   }
@@ -145,28 +145,30 @@ bool StepClock::optimizer_end(ThreadClock& thread, uint64_t now_ns, uint32_t slo
   return true;
 }
 
-bool StepClock::ends_iteration(ThreadClock& thread, uint64_t now_ns, uint32_t slot, bool first_call) noexcept {
-  const uint32_t bit = slot < kOptimizerSlots ? 1u << slot : 0;
+bool StepClock::ends_iteration(ThreadClock& thread, uint64_t now_ns, uint32_t slot) noexcept {
+  const uint64_t bit = slot < kOptimizerSlots ? uint64_t{1} << slot : 0;
   thread.stale_calls = thread.fresh ? 0 : std::min(thread.stale_calls + 1, kStaleCalls + 1);
   const bool stale = !thread.fresh && thread.stale_calls <= kStaleCalls;
   thread.fresh = false;
   const bool repeats = !stale && ((thread.seen_slots & bit) != 0 || thread.seen_slots == 0);
   if (!repeats) {
-    thread.seen_slots |= bit;
-    if (first_call && !stale && thread.repeated && thread.newcomer_slot == 0) {
+    const bool newcomer = thread.known_slots != 0 && ((thread.known_slots | thread.seen_slots) & bit) == 0;
+    if (newcomer && !stale && thread.newcomer_slot == 0) {
       thread.newcomer_slot = bit;
       thread.newcomer_ns = now_ns;
       thread.newcomer_step = thread.open;
+      thread.seen_before_newcomer = thread.seen_slots;
     }
+    thread.seen_slots |= bit;
     return false;
   }
-  thread.repeated |= thread.seen_slots != 0;
+  thread.known_slots = thread.seen_slots;
   if (thread.newcomer_slot != 0 && thread.newcomer_slot == bit) {
-    thread.seen_slots = bit;
+    thread.known_slots &= ~thread.seen_before_newcomer;
     end_newcomers_step(thread);
   }
   thread.newcomer_slot = 0;
-  body_->optimizers_seen = static_cast<uint64_t>(__builtin_popcount(thread.seen_slots | bit));
+  body_->optimizers_seen = std::max(__builtin_popcountll(thread.known_slots), 1);
   thread.seen_slots = bit;
   return true;
 }
@@ -196,7 +198,7 @@ void StepClock::pause(ThreadClock& thread) noexcept {
   publish();
   std::memset(thread.open.phase_ns, 0, sizeof thread.open.phase_ns);
   thread.step_begin_ns = thread.forward_begin_ns = thread.last_backward_end_ns = 0;
-  thread.seen_slots = thread.newcomer_slot = 0;
+  thread.seen_slots = thread.known_slots = thread.newcomer_slot = 0;
   thread.armed = false;
 }
 

@@ -6,7 +6,8 @@
 // What is counted (docs/probe.md):
 //   armed rule   an optimizer call counts once from `pre` to the first `post`, so wrappers and super().step() count once
 //   repeat rule  an iteration ends when an optimizer steps that already stepped in it, so a GAN's pair counts once
-//   newcomer     an optimizer that comes new to known ones and steps twice without them began a training of its own
+//   in turn      an optimizer that steps twice while those of the iteration before do not began a training, or a part of
+//                one, of its own: its first call was a step, too
 //   stale calls  without a backward pass or a batch since the last one, a call belongs to that one's step: ZeRO calls the
 //                same optimizer once for each group of parameters. Before the first of them it makes room for its state.
 //   in backward  optimizers that step inside a backward pass end the iteration with that pass
@@ -22,8 +23,8 @@
 
 namespace pymon {
 
-// Optimizer slots that take part in the repeat rule; one beyond never ends an iteration.
-constexpr uint32_t kOptimizerSlots = 16;
+// Optimizers that are told apart at a time: a bit each of a word.
+constexpr uint32_t kOptimizerSlots = 64;
 constexpr uint32_t kNoSlot = kOptimizerSlots;
 
 // Backward passes without any optimizer call before they are taken for steps. Gradient accumulation over more
@@ -48,7 +49,7 @@ class StepClock {
   void backward_begin(ThreadClock& thread, uint64_t now_ns) noexcept;
   bool backward_end(ThreadClock& thread, uint64_t now_ns, bool succeeded) noexcept;
   void optimizer_begin(ThreadClock& thread, uint64_t now_ns) noexcept;
-  bool optimizer_end(ThreadClock& thread, uint64_t now_ns, uint32_t slot, bool first_call) noexcept;
+  bool optimizer_end(ThreadClock& thread, uint64_t now_ns, uint32_t slot) noexcept;
   bool explicit_step(ThreadClock& thread, uint64_t now_ns) noexcept;
 
   // Nothing was going on in this thread until now (a notebook between two cells): the open step begins when something
@@ -76,7 +77,7 @@ class StepClock {
  private:
   void begin_step(ThreadClock& thread, uint64_t now_ns) noexcept;
   void end_step(ThreadClock& thread, uint64_t now_ns, Counting counting) noexcept;
-  bool ends_iteration(ThreadClock& thread, uint64_t now_ns, uint32_t slot, bool first_call) noexcept;
+  bool ends_iteration(ThreadClock& thread, uint64_t now_ns, uint32_t slot) noexcept;
   void end_newcomers_step(ThreadClock& thread) noexcept;
   void publish_if_due(uint64_t now_ns) noexcept;
 

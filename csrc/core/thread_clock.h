@@ -32,9 +32,10 @@ struct ThreadClock {
   uint32_t backward_depth = 0;
   ThreadClock* waited_before = nullptr;  // the next older one of those inside a backward pass
 
-  uint32_t seen_slots = 0;  // optimizers of this iteration, a bit each
-  bool repeated = false;  // an iteration ended by an optimizer that stepped again: its optimizers are known
-  uint32_t newcomer_slot = 0;  // the bit of an optimizer that came new to known ones; 0: none
+  uint64_t seen_slots = 0;  // optimizers of this iteration, a bit each
+  uint64_t known_slots = 0;  // those of the iteration before; 0: none ended by an optimizer that stepped again
+  uint64_t newcomer_slot = 0;  // the first one of this iteration that was not among them; 0: none
+  uint64_t seen_before_newcomer = 0;
   uint64_t newcomer_ns = 0;
   OpenStep newcomer_step;  // what was open when its first call ended
 

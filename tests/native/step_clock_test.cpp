@@ -26,9 +26,9 @@ struct Loop {
     clock.backward_begin(thread, after(forward));
     return clock.backward_end(thread, after(took), true);
   }
-  bool step(uint64_t before, uint64_t took, uint32_t slot = 0, bool first_call = false) {
+  bool step(uint64_t before, uint64_t took, uint32_t slot = 0) {
     clock.optimizer_begin(thread, after(before));
-    return clock.optimizer_end(thread, after(took), slot, first_call);
+    return clock.optimizer_end(thread, after(took), slot);
   }
   const TrainBody& body() const { return clock.body(); }
   uint64_t phases() const { return std::accumulate(body().phase_ns_total, body().phase_ns_total + kOther + 1, 0ull); }
@@ -74,7 +74,7 @@ TEST_CASE("a nested call counts once, and one that raised not at all") {
   loop.backward(1, 1);
   loop.clock.optimizer_begin(loop.thread, loop.after(1));
   CHECK(loop.step(1, 1));
-  CHECK_FALSE(loop.clock.optimizer_end(loop.thread, loop.after(1), 1, false));
+  CHECK_FALSE(loop.clock.optimizer_end(loop.thread, loop.after(1), 1));
   loop.clock.optimizer_begin(loop.thread, loop.after(1));  // raises
   loop.backward(1, 1);
   CHECK(loop.step(1, 1));
@@ -88,7 +88,7 @@ TEST_CASE("forward and backward inside the optimizer's call are not its time") {
     loop.fetch(10);
     loop.clock.optimizer_begin(loop.thread, loop.after(5));
     loop.backward(1000, 500);
-    CHECK(loop.clock.optimizer_end(loop.thread, loop.after(7), 0, false));
+    CHECK(loop.clock.optimizer_end(loop.thread, loop.after(7), 0));
   }
   CHECK(loop.body().phase_ns_total[kOptimizer] == 3 * 7);
   CHECK(loop.phases() == loop.body().step_ns_total);
@@ -157,7 +157,7 @@ TEST_CASE("a training after another loses no step, and each of its steps has its
     for (int i = 0; i < 4; ++i) {
       loop.fetch(5);
       loop.backward(10, 20);
-      loop.step(3, 2, training, i == 0);
+      loop.step(3, 2, training);
     }
   }
   CHECK(page->body().steps_total == 12);
@@ -167,14 +167,50 @@ TEST_CASE("a training after another loses no step, and each of its steps has its
   CHECK(loop.phases() == page->body().step_ns_total);
 }
 
+TEST_CASE("two optimizers with some steps each in turn lose none") {
+  Loop loop;
+  for (uint32_t turn = 0; turn < 6; ++turn) {
+    for (int i = 0; i < 3; ++i) {
+      loop.backward(10, 20);
+      loop.step(3, 2, turn % 2);
+    }
+  }
+  CHECK(loop.body().steps_total == 18);
+  CHECK(loop.phases() == loop.body().step_ns_total);
+}
+
+TEST_CASE("pairs of optimizers one after the other lose no step; one called twice in each iteration counts twice") {
+  Loop pairs;
+  for (uint32_t training = 0; training < 3; ++training) {
+    for (int i = 0; i < 4; ++i) {
+      for (uint32_t one : {0u, 1u}) {
+        pairs.backward(10, 20);
+        pairs.step(3, 2, 2 * training + one);
+      }
+    }
+  }
+  CHECK(pairs.body().steps_total == 12);
+  CHECK(pairs.body().optimizers_seen == 2);
+
+  Loop twice;  // a critic twice, an actor once
+  for (int i = 0; i < 10; ++i) {
+    for (uint32_t one : {0u, 1u, 1u}) {
+      twice.backward(10, 20);
+      twice.step(3, 2, one);
+    }
+  }
+  CHECK(twice.body().steps_total == 20);
+  CHECK(twice.phases() == twice.body().step_ns_total);
+}
+
 TEST_CASE("an optimizer that joins others late takes part in their steps") {
   Loop loop;
   for (int i = 0; i < 10; ++i) {
     loop.backward(10, 10);
-    loop.step(1, 1, 0, i == 0);
+    loop.step(1, 1, 0);
     if (i < 4) continue;
     loop.backward(10, 10);
-    CHECK_FALSE(loop.step(1, 1, 1, i == 4));
+    CHECK_FALSE(loop.step(1, 1, 1));
   }
   CHECK(loop.body().steps_total == 10);
 }
@@ -222,8 +258,8 @@ TEST_CASE("threads are armed apart") {
   one.clock.backward_end(other, one.after(1), true);
   one.clock.optimizer_begin(one.thread, one.after(1));
   one.clock.optimizer_begin(other, one.after(1));
-  CHECK(one.clock.optimizer_end(one.thread, one.after(1), 0, false));
-  CHECK(one.clock.optimizer_end(other, one.after(1), 1, false));
+  CHECK(one.clock.optimizer_end(one.thread, one.after(1), 0));
+  CHECK(one.clock.optimizer_end(other, one.after(1), 1));
   CHECK(one.body().steps_total == 2);
 }
 
@@ -312,7 +348,7 @@ TEST_CASE("a pause is no part of a step, and what follows may be another trainin
     for (int i = 0; i < 2; ++i) {
       loop.fetch(5);
       loop.backward(10, 10);
-      CHECK(loop.step(1, 4, cell, i == 0));
+      CHECK(loop.step(1, 4, cell));
     }
     loop.fetch(5);
     loop.backward(10, 10);  // given up

@@ -8,10 +8,11 @@ import threading
 
 import pytest
 import torch
+from torch.utils.data import DataLoader
 
 import pymon
 from tests.probe.loops import child
-from tests.probe.loops.parts import loss, new, train
+from tests.probe.loops.parts import Samples, loss, new, train
 
 
 class Refuses(torch.autograd.Function):
@@ -184,3 +185,39 @@ def test_after_exec_the_same_process_has_a_new_page(launched):
     assert len({page.pid for page in pages}) == 1
     assert len({page.attach_id for page in pages}) == 3
     assert [page.counts for page in pages] == [(3, 3, 3, 0)] * 3
+
+
+class Interrupted(Samples):
+    def __getitem__(self, index):
+        if index == 20:
+            raise KeyboardInterrupt
+        return super().__getitem__(index)
+
+
+def interrupted_in(where):
+    class Optimizer(torch.optim.SGD):
+        def step(self, closure=None):
+            if where == "optimizer" and len(batches) == 3:
+                raise KeyboardInterrupt
+            return super().step(closure)
+
+    model, optimizer = new(Optimizer)
+    batches = []
+    try:
+        for inputs in DataLoader((Interrupted if where == "data" else Samples)(40), batch_size=8):
+            batches.append(inputs)
+            model(inputs).pow(2).mean().backward()
+            optimizer.step()
+    except KeyboardInterrupt:
+        count, batches = len(batches), []
+        train(model, optimizer, 3)
+        return {"caught_after": count}
+
+
+@pytest.mark.parametrize(
+    ("where", "counts"), [("data", (2 + 3, 5, 5, 2)), ("optimizer", (2 + 3, 6, 5, 3))]
+)
+def test_ctrl_c_in_a_fetch_or_an_optimizer_ends_neither(counted, where, counts):
+    page = counted(interrupted_in, where)
+    assert page.caught_after == counts[3]
+    assert page.counts == counts

@@ -320,3 +320,37 @@ def restored():
 
 def test_a_checkpoint_that_steps_an_optimizer_for_its_state_makes_no_step(counted):
     assert counted(restored).steps == 8
+
+
+def in_turn(steps_of_each):
+    pairs = [new(), new()]
+    for _ in range(3):
+        for model, optimizer in pairs:
+            train(model, optimizer, steps_of_each)
+
+
+def test_two_optimizers_with_many_steps_each_in_turn_lose_none(counted):
+    """As a policy and a value function, or parts of a model frozen by epochs."""
+    assert counted(in_turn, 4).counts == (24, 24, 24, 0)
+
+
+def search(trainings):
+    kept = []
+    for _ in range(trainings):
+        kept.append(new())
+        train(*kept[-1], 3)
+
+
+def test_a_search_that_keeps_a_hundred_optimizers_loses_no_step(counted):
+    assert counted(search, 100).counts == (300, 300, 300, 0)
+
+
+def ensemble(members):
+    pairs = [new() for _ in range(members)]
+    for _ in range(5):
+        for model, optimizer in pairs:
+            train(model, optimizer, 1)
+
+
+def test_an_ensemble_of_fifty_is_one_step_a_round(counted):
+    assert counted(ensemble, 50).counts == (5, 250, 250, 0)
