@@ -186,9 +186,11 @@ bool StepClock::explicit_step(ThreadClock& thread, uint64_t now_ns) noexcept {
   begin_step(thread, now_ns);
   thread.trains = true;
   thread.ended_phase = kOther;
-  const bool counted_already = body_->counting == kCountOptimizer || body_->counting == kCountBackward;
+  const bool by_hooks = body_->counting == kCountOptimizer || body_->counting == kCountBackward;
+  const OpenStep& open = thread.open;
+  const bool another = open.optimizer_calls == 0 && (open.batches > 0 || open.backwards > 0);
   body_->counting = kCountExplicit;
-  if (counted_already) return false;  // the hooks counted this very step before they were told not to
+  if (by_hooks && !another) return false;  // the hooks counted this very step before they were told not to
   end_step(thread, now_ns, kCountExplicit);
   return true;
 }

@@ -310,6 +310,26 @@ TEST_CASE("from the first explicit step on nothing else counts, and no step coun
   CHECK(loop.body().steps_total == 5);
 }
 
+TEST_CASE("a first explicit step that the hooks cannot have counted is one") {
+  Loop replays;
+  replays.backward(10, 10);
+  replays.step(1, 1);  // warms up
+  for (int i = 0; i < 5; ++i) {
+    replays.fetch(5);
+    CHECK(replays.clock.explicit_step(replays.thread, replays.after(10)));
+  }
+  Loop gan;
+  for (int i = 0; i < 5; ++i) {
+    for (uint32_t one : {0u, 1u}) {
+      gan.backward(10, 10);
+      gan.step(1, 1, one);
+    }
+    CHECK(gan.clock.explicit_step(gan.thread, gan.after(1)) == (i > 0));
+  }
+  CHECK(gan.body().steps_total == 5);
+  CHECK(gan.phases() == gan.body().step_ns_total);
+}
+
 TEST_CASE("another thread that loads while this one trains makes no data wait") {
   Loop loop;
   ThreadClock reader;

@@ -193,6 +193,6 @@ def test_graphs_of_the_backward_pass_leave_the_optimizer_to_count(counted):
 
 
 def test_graphs_of_whole_steps_are_not_seen_without_marks(counted):
-    """Documented: pymon.step() after each replay counts them, but for the first, taken for one of the warm-up."""
+    """Documented: pymon.step() after each replay counts them."""
     assert counted(graph_double, "step", False, True).steps == 3
-    assert counted(graph_double, "step", True, True).steps == 3 + 9
+    assert counted(graph_double, "step", True, True).steps == 3 + 10
