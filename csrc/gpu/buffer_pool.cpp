@@ -21,11 +21,20 @@ void BufferPool::begin(bool may_refuse) noexcept {
   }
 }
 
+bool BufferPool::is_ours(const uint8_t* buffer) const noexcept {
+  for (uint32_t i = 0; i < ever_made_size_; ++i) {
+    if (ever_made_[i] == buffer) return true;
+  }
+  return false;
+}
+
 uint8_t* BufferPool::make() noexcept {
+  if (ever_made_size_ == kEverMade) return nullptr;
   auto* buffer = static_cast<uint8_t*>(std::aligned_alloc(4096, kBufferBytes));
   if (buffer == nullptr) return nullptr;
   std::memset(buffer, 0, kBufferBytes);
   ++counts_.made;
+  ever_made_[ever_made_size_++] = buffer;
   return buffer;
 }
 
@@ -53,7 +62,7 @@ void BufferPool::on_requested(uint8_t** buffer, size_t* bytes, size_t* max_recor
 void BufferPool::on_completed(void*, uint32_t, uint8_t* buffer, size_t, size_t valid_bytes) noexcept {
   BufferPool& pool = instance();
   std::lock_guard<std::mutex> lock(pool.mutex_);
-  if (buffer == nullptr || pool.done_size_ == kHardLimit) return;
+  if (!pool.is_ours(buffer) || pool.done_size_ == kHardLimit) return;
   if (pool.counts_.out > 0) --pool.counts_.out;  // 0: given up for lost, and it came back all the same
   pool.done_[(pool.done_begin_ + pool.done_size_++) % kHardLimit] = {buffer, valid_bytes};
 }

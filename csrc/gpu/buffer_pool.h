@@ -32,7 +32,7 @@ class BufferPool {
     uint8_t* buffer = nullptr;  // nullptr: none left
     size_t valid_bytes = 0;
   };
-  // The oldest buffer that came back; `put_back` it, zeroed, when its records are read.
+  // The oldest buffer that came back; `put_back` it when its records are read.
   Done take_done() noexcept;
   void put_back(uint8_t* buffer) noexcept;
 
@@ -51,9 +51,15 @@ class BufferPool {
   static constexpr uint32_t kHardLimit = 64;  // room in the tables, for a CUPTI that must not be refused
 
   uint8_t* make() noexcept;
+  bool is_ours(const uint8_t* buffer) const noexcept;
 
   std::mutex mutex_;
   bool may_refuse_ = true;
+  // Every buffer ever made, those given up included: another client's may come through our callback, and to take one of
+  // those for ours would write beyond its end.
+  static constexpr uint32_t kEverMade = 256;
+  uint8_t* ever_made_[kEverMade] = {};
+  uint32_t ever_made_size_ = 0;
   uint8_t* free_[kHardLimit] = {};
   Done done_[kHardLimit] = {};
   uint32_t free_size_ = 0, done_begin_ = 0, done_size_ = 0;

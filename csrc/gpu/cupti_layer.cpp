@@ -18,9 +18,7 @@ constexpr cupti::Kind kKinds[] = {cupti::kConcurrentKernel, cupti::kMemcpy, cupt
 
 // Records of one device come back within a flush or two; older ones wait behind a kernel that still runs.
 constexpr uint64_t kSettleBehindNs = 1'000'000'000;
-// After a thief: no record in this many steps and seconds, though there had been some.
-constexpr uint64_t kQuietSteps = 20;
-constexpr uint64_t kQuietNs = 10'000'000'000;
+constexpr uint64_t kQuietSteps = 20;  // without any record: more than an evaluation on the host's side
 // So many in so short a time is no capture but a tool that stays.
 constexpr uint64_t kThefts = 3;
 constexpr uint64_t kTheftsWithinNs = 600'000'000'000;
@@ -179,9 +177,8 @@ void CuptiLayer::obey(Wish wish) noexcept {
 
 bool CuptiLayer::arm() noexcept {
   const cupti::Api& api = cupti_.api;
-  uint8_t on = 1;
-  size_t bytes = sizeof on;
-  api.cuptiActivitySetAttribute(cupti::kZeroedOutActivityBuffer, &bytes, &on);
+  // CUPTI zeroes its buffers itself (23 us for one of ours, in the launching thread). Promising to do it for it would save
+  // that, and bind every client after us, Kineto's unannounced captures among them, whose buffers hold old bytes.
   std::string failed;
   cupti::Result result = api.cuptiActivityRegisterCallbacks(&BufferPool::on_requested, &BufferPool::on_completed);
   if (result != cupti::kSuccess) failed = "cuptiActivityRegisterCallbacks: ";
@@ -232,6 +229,9 @@ void CuptiLayer::disarm() noexcept {
   drain();
   pool_.give_up_lent();
   sums_.interrupt();
+  if (options_.synchronisations && api.cuptiActivityEnableAllSyncRecords != nullptr) {
+    api.cuptiActivityEnableAllSyncRecords(1);
+  }
 }
 
 // Never forced here: that would hand out kernels that still run, and they never come back.
@@ -248,7 +248,6 @@ void CuptiLayer::flush() noexcept {
 void CuptiLayer::drain() noexcept {
   for (BufferPool::Done done = pool_.take_done(); done.buffer != nullptr; done = pool_.take_done()) {
     sums_.add_buffer(cupti_.api, done.buffer, done.valid_bytes);
-    std::memset(done.buffer, 0, BufferPool::kBufferBytes);  // so that CUPTI need not do it in the trainer's thread
     pool_.put_back(done.buffer);
   }
 }
@@ -274,16 +273,11 @@ void CuptiLayer::look_for_thief(uint64_t now_ns) noexcept {
     activity_ns_ = now_ns;
     return;
   }
-  if (!options_.knows_steps) {
-    // After Kineto's captures the record clock is ticks. If the silence is only the program's, arming again does no harm.
-    if (!sums_.clock().ticks() || now_ns - activity_ns_ < 2 * options_.stolen_hold_ns) return;
-    armed_ = false;  // `wait_for_wish` arms again
-    pool_.give_up_lent();
-    sums_.interrupt();
-    return;
-  }
-  if (records == 0 || steps - steps_at_activity_ < kQuietSteps || now_ns - activity_ns_ < kQuietNs) return;
-  give_way("no records any more: another CUPTI client took over");
+  // So long a silence is no capture that runs, but one that ended and switched our kinds off, or the program's own. Arming
+  // again is right for the first and harmless for the second; what is lent stays lent.
+  if (records == 0 || now_ns - activity_ns_ < options_.stolen_hold_ns) return;
+  if (options_.knows_steps ? steps - steps_at_activity_ < kQuietSteps : !sums_.clock().ticks()) return;
+  armed_ = false;  // `wait_for_wish` arms again
 }
 
 // CUPTI is the other's now: it is not touched until that one should be done.

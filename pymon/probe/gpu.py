@@ -8,6 +8,7 @@ is the warm-up) to its end.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import sys
 import threading
@@ -49,6 +50,7 @@ class GpuLayers:
         # from under it.
         self._lock = threading.Lock()
         self._lent = 0
+        self._saw_monitor = False
         self._reserved_at_s = 0.0
 
     @property
@@ -65,7 +67,8 @@ class GpuLayers:
             with self._lock:
                 self._start(torch)
             return
-        if monitor := _torch_monitor():
+        if (monitor := _torch_monitor()) and not self._saw_monitor:
+            self._saw_monitor = True
             self._native.gpu_stop_cupti(f"torch's own CUPTI monitor is in use ({monitor})")
         with self._lock:
             while self._lent > len(self._sessions):
@@ -73,10 +76,13 @@ class GpuLayers:
                 self._native.gpu_resume()
         if time.monotonic() - self._reserved_at_s >= _RESERVED_EVERY_S:
             self._reserved_at_s = time.monotonic()
-            self._note_reserved(torch)
+            with contextlib.suppress(Exception):  # other allocators have no such figures
+                self._note_reserved(torch)
 
     def _start(self, torch: Any) -> None:
-        if len(self._sessions) or torch._C._autograd._profiler_enabled() or _torch_monitor():
+        # The flag of the Python side is the process's; the other only this thread's.
+        enabled = getattr(torch.autograd.profiler, "_is_profiler_enabled", False)
+        if len(self._sessions) or enabled or _torch_monitor():
             return  # CUPTI may be taken; after it
         self._started = True
         device = getattr(torch._C, "_cuda_getDevice", None)

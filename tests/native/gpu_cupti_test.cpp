@@ -199,6 +199,17 @@ TEST_CASE("without the hand-over both are blind, and Kineto loses its records") 
   CHECK(running.page.cupti().head.records_total == 0);  // its stop switched our kinds off, and our buffer went to it
 }
 
+TEST_CASE("another client's buffer that comes back through our callback is left alone") {
+  Running running;
+  const uint64_t buffers = running.page.cupti().head.buffers_total;
+  auto* small = static_cast<uint8_t*>(std::calloc(1, 4096));
+  BufferPool::on_completed(nullptr, 0, small, 4096, 0);
+  cupti_double_play("kernel gemm_a 2000 0 7 10");
+  REQUIRE(running.settles_at(10));
+  CHECK(running.page.cupti().head.buffers_total - buffers == 1);
+  std::free(small);  // and so it is still its owner's to free
+}
+
 TEST_CASE("yields nest: two sessions, and CUPTI comes back after the second's end") {
   Running running;
   REQUIRE(running.layer->yield(1000));
