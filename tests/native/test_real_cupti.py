@@ -21,7 +21,8 @@ from tests.native.cupti_wheels import RELEASES, library_of
 
 SIGSEGV = -signal.SIGSEGV
 # What cuptiGetVersion answers where there is no driver: nothing that tells a usable CUPTI from another.
-WITHOUT_DRIVER = {"12.4": 0, "13.0": 0, "13.1": 0, "13.2": SIGSEGV, "13.3": 999, "13.5": 999}
+WITHOUT_DRIVER = {"12.4": 0, "12.6": 0, "12.8": 0, "12.9": 0, "13.0-ga": 0, "13.0": 0, "13.1": 0}
+WITHOUT_DRIVER |= {"13.2": SIGSEGV, "13.3": 999, "13.4": 999, "13.5": 999}
 # Releases that tell their version on the double of libcuda; newer ones want more of a driver.
 ON_THE_DOUBLE = ("12.4", "12.6", "12.8", "12.9", "13.0-ga", "13.0", "13.1")
 
@@ -40,6 +41,13 @@ print(json.dumps(_probe.gpu_layers()["cupti"]))
 GET_VERSION = (
     "print(ctypes.CDLL(os.environ['CUPTI']).cuptiGetVersion(ctypes.byref(ctypes.c_uint())))"
 )
+EXPORTS = """
+import re
+text = open("csrc/gpu/cupti_abi.h").read()
+library = ctypes.CDLL(os.environ['CUPTI'])
+names = re.findall(r"X\\((cupti\\w+),", text)
+print(json.dumps([name for name in names if not hasattr(library, name)]))
+"""
 STUB = """
 #include "gpu/cuda_abi.h"
 #define X(name, parameters) extern "C" int name() { return 34; }  // CUDA_ERROR_STUB_LIBRARY
@@ -70,6 +78,14 @@ def ran(code: str, folder, *libraries, cupti=None) -> SimpleNamespace:
         errors=done.stderr,
         looked_up=set(re.findall(r"symbol `(cupti[A-Z]\w+)'", bindings)),
     )
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_it_has_what_the_loader_looks_for(release, tmp_path):
+    done = ran(PRELUDE + EXPORTS, tmp_path, cupti=library_of(release))
+    before_12_8 = release in ("12.4", "12.6")
+    assert done.said == ["cuptiActivityEnableAllSyncRecords"] * before_12_8
+    assert "cuptiActivityRegisterCallbacks" in done.looked_up
 
 
 @pytest.fixture(scope="module")
