@@ -106,6 +106,7 @@ PYBIND11_MODULE(_probe, module) {
   module.def("pause", [] { probe_state().clock.pause(this_thread_clock()); }, "Nothing goes on until the next event.");
   module.def("publish", [] { probe_state().clock.publish(); }, "Shows what was counted since the last step, too.");
   module.def("set_torch_state", &pymon::set_torch_state, py::arg("graph_task"), py::arg("tracing_mode"),
+             py::arg("tensor_type"),
              "Tell threads of the autograd engine from the user's, and passes that are only traced from real ones.");
   module.def("steps_total", [] { return probe_state().clock.steps_total(); });
   module.def("set_library_folder",

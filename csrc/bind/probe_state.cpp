@@ -12,6 +12,7 @@ namespace {
 thread_local ThreadClock t_clock;
 PyObject* g_graph_task = nullptr;
 PyObject* g_tracing_mode = nullptr;
+PyObject* g_tensor_type = nullptr;  // compared only
 
 // What `question` answers; null where it cannot be asked. An exception of the user's may be on its way meanwhile.
 PyObject* ask(PyObject* question) noexcept {
@@ -43,16 +44,23 @@ ThreadClock& this_thread_clock() noexcept {
   return ours || !in_engine() ? t_clock : *waiting;
 }
 
-bool is_tracing() noexcept {
+bool is_traced(PyObject* const* values, Py_ssize_t size) noexcept {
+  for (Py_ssize_t i = 0; i < size; ++i) {
+    if (!PyTuple_Check(values[i]) || PyTuple_GET_SIZE(values[i]) == 0) continue;
+    if (reinterpret_cast<PyObject*>(Py_TYPE(PyTuple_GET_ITEM(values[i], 0))) == g_tensor_type) return false;
+    break;
+  }
   PyObject* mode = ask(g_tracing_mode);
   Py_XDECREF(mode);
   return mode != nullptr && mode != Py_None;
 }
 
-void set_torch_state(const pybind11::object& graph_task, const pybind11::object& tracing_mode) {
+void set_torch_state(const pybind11::object& graph_task, const pybind11::object& tracing_mode,
+                     const pybind11::object& tensor_type) {
   const auto kept = [](const pybind11::object& call) { return call.is_none() ? nullptr : pybind11::object(call).release().ptr(); };
   if (g_graph_task == nullptr) g_graph_task = kept(graph_task);
   if (g_tracing_mode == nullptr) g_tracing_mode = kept(tracing_mode);
+  if (g_tensor_type == nullptr) g_tensor_type = kept(tensor_type);
 }
 
 void note_activity() noexcept {

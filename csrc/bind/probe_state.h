@@ -26,11 +26,13 @@ ProbeState& probe_state() noexcept;
 // again and optimizers may step) that of the thread that waits for the backward pass.
 ThreadClock& this_thread_clock() noexcept;
 
-// Whether torch records a graph here (torch.compile, torch.export): a backward pass is then made of fake tensors.
-bool is_tracing() noexcept;
+// Whether torch only records this backward pass (torch.compile, torch.export): it is then one of fake tensors. `values`
+// are those of the call, one of them the outputs it begins at; plain tensors answer at once, without asking torch.
+bool is_traced(PyObject* const* values, Py_ssize_t size) noexcept;
 
 // What the two above ask, without arguments: an int that is negative outside the engine; None outside a trace.
-void set_torch_state(const pybind11::object& graph_task, const pybind11::object& tracing_mode);
+void set_torch_state(const pybind11::object& graph_task, const pybind11::object& tracing_mode,
+                     const pybind11::object& tensor_type);
 
 // The first backward pass or optimizer call: only now is this process a rank (a launcher or a loader worker never is).
 void note_activity() noexcept;

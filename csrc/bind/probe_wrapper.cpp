@@ -51,7 +51,8 @@ PyObject* fetch(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* 
 }
 
 PyObject* backward(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* names) noexcept {
-  if (is_tracing()) return PyObject_Vectorcall(wrapper(self)->original, args, nargsf, names);
+  const Py_ssize_t size = PyVectorcall_NARGS(nargsf) + (names == nullptr ? 0 : PyTuple_GET_SIZE(names));
+  if (is_traced(args, size)) return PyObject_Vectorcall(wrapper(self)->original, args, nargsf, names);
   ProbeState& state = probe_state();
   ThreadClock& thread = this_thread_clock();
   const uint64_t begin_ns = mono_ns();

@@ -21,7 +21,8 @@ def install(native: Any, torch: ModuleType) -> None:
     optimizer.register_optimizer_step_post_hook(native.optimizer_post)
     _wrap_fetch(native)
     _wrap_backward(native, torch)
-    native.set_torch_state(getattr(torch._C, "_current_graph_task_id", None), _tracing_mode(torch))
+    graph_task = getattr(torch._C, "_current_graph_task_id", None)
+    native.set_torch_state(graph_task, _tracing_mode(torch), torch.Tensor)
     atexit.register(native.publish)
     _pause_between_cells(native)
     if torch.__file__:
