@@ -11,7 +11,7 @@ namespace {
 constexpr const char* kCudaName = "libcuda.so.1";
 constexpr const char* kCuptiNames[] = {"libcupti.so.13", "libcupti.so.12"};
 
-// The oldest whose records were held against NVIDIA's headers (tests/native/abi).
+// The oldest whose records were held against NVIDIA's headers (tests/native/abi.cpp).
 constexpr uint32_t kOldestCupti = 22;  // CUDA 12.4
 // Its cudaDeviceSynchronize makes no records, and disabling kernels can deadlock; fixed in 13.0 Update 1.
 constexpr uint32_t kBrokenCupti = 130000;
@@ -58,16 +58,30 @@ std::string why_not(const char* what, Loading loading) {
   return error == nullptr ? std::string(what) + " cannot be loaded" : error;
 }
 
-std::string no_driver(Loading loading) { return "no NVIDIA driver (" + why_not(kCudaName, loading) + ")"; }
+Error no_driver(const std::string& why) { return Error::because("no NVIDIA driver (" + why + ")"); }
+
+// The driver's library. Not the stub of it that toolkits bring for linking, whose calls all fail: real CUPTI crashes on
+// that one as it does on none. cuDriverGetVersion is the one question that initialises nothing.
+Result<void*> open_driver(Loading loading) {
+  void* library = open_library(kCudaName, loading);
+  if (library == nullptr) return no_driver(why_not(kCudaName, loading));
+  decltype(cuda::Api::cuDriverGetVersion) get_version = nullptr;
+  int version = 0;
+  if (!find(library, "cuDriverGetVersion", &get_version)) return no_driver("libcuda.so.1 lacks cuDriverGetVersion");
+  if (const cuda::Result result = get_version(&version); result != cuda::kSuccess) {
+    return no_driver("libcuda.so.1: cuDriverGetVersion fails with error " + std::to_string(result));
+  }
+  return library;
+}
 
 }  // namespace
 
 Result<cuda::Api> load_cuda(Loading loading) {
-  void* library = open_library(kCudaName, loading);
-  if (library == nullptr) return Error::because(no_driver(loading));
+  Result<void*> driver = open_driver(loading);
+  if (!driver.ok()) return driver.error();
   cuda::Api api;
 #define X(name, parameters) \
-  if (!find(library, #name, &api.name)) return Error::because("the NVIDIA driver lacks " #name);
+  if (!find(driver.value(), #name, &api.name)) return Error::because("the NVIDIA driver lacks " #name);
   PYMON_CUDA_FUNCTIONS(X)
 #undef X
   return api;
@@ -75,7 +89,7 @@ Result<cuda::Api> load_cuda(Loading loading) {
 
 Result<Cupti> load_cupti(Loading loading) {
   if (std::string tool = other_tool(); !tool.empty()) return Error::because(std::move(tool));
-  if (open_library(kCudaName, loading) == nullptr) return Error::because(no_driver(loading));
+  if (const Result<void*> driver = open_driver(loading); !driver.ok()) return driver.error();
   void* library = nullptr;
   for (const char* name : kCuptiNames) {
     if (library == nullptr) library = dlopen(name, RTLD_LAZY | RTLD_NOLOAD);

@@ -14,7 +14,7 @@ namespace pymon {
 // copy of it, next to one that torch may have linked in, would collide with it.
 enum class Loading { kOnlyLoaded, kMayLoad };
 
-// The driver's functions, or why there are none. Makes no CUDA call: cuInit in a process that forks later breaks CUDA
+// The driver's functions, or why there are none. Initialises nothing: cuInit in a process that forks later breaks CUDA
 // in its children.
 Result<cuda::Api> load_cuda(Loading loading);
 
