@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "bind/probe_call_sites.h"
+#include "bind/probe_counters.h"
 #include "bind/probe_gpu.h"
 #include "bind/probe_optimizers.h"
 #include "bind/probe_state.h"
@@ -94,6 +95,7 @@ PYBIND11_MODULE(_probe, module) {
   }
   pthread_atfork(nullptr, nullptr, [] { pymon::forget_in_child(); });
 
+  pymon::bind_counters(module);
   pymon::bind_gpu(module);
   module.def("open_page", &open_page, py::arg("attach_id"), "Makes the page; gives its memfd, which stays ours.");
   module.def("set_activity_callback", [](const py::object& call) { set_callback(probe_state().on_activity, call); });

@@ -12,6 +12,7 @@
 
 #include "gpu/cuda_abi.h"
 #include "gpu/cupti_abi.h"
+#include "abi_same.h"
 
 namespace cupti = pymon::cupti;
 namespace cuda = pymon::cuda;
@@ -29,7 +30,6 @@ namespace cuda = pymon::cuda;
                 #Ours "." #field)
 // A prefix may be read whole.
 #define NOT_LONGER(Ours) static_assert(sizeof(cupti::Ours) <= sizeof(Their##Ours), #Ours " is longer than a record")
-#define SAME_NUMBER(ours, theirs) static_assert(static_cast<long long>(ours) == static_cast<long long>(theirs), #theirs)
 
 using TheirActivity = CUpti_Activity;
 NOT_LONGER(Activity);
@@ -141,31 +141,6 @@ SAME_NUMBER(cuda::kStreamCaptureImplicit, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
 SAME_NUMBER(cuda::kEventDefault, CU_EVENT_DEFAULT);
 SAME_NUMBER(cuda::kCaptureNone, CU_STREAM_CAPTURE_STATUS_NONE);
 SAME_NUMBER(cuda::kCaptureModeRelaxed, CU_STREAM_CAPTURE_MODE_RELAXED);
-
-// Functions: as many parameters, each as large, pointers where they have pointers, and so for what those point to. Ours
-// has void* for their handles, integers for their enums, and records of its own for theirs.
-template <typename Ours, typename Theirs>
-struct Same : std::bool_constant<sizeof(Ours) == sizeof(Theirs) && !std::is_pointer_v<Theirs> &&
-                                 std::is_floating_point_v<Ours> == std::is_floating_point_v<Theirs>> {};
-template <typename Ours, typename Theirs, typename = void>
-struct SamePointee : Same<std::remove_cv_t<Ours>, std::remove_cv_t<Theirs>> {};
-template <typename Ours, typename Theirs>
-struct SamePointee<Ours, Theirs, std::enable_if_t<std::is_void_v<Ours> || std::is_class_v<Ours>>>
-    : std::bool_constant<std::is_class_v<Theirs> || (std::is_void_v<Ours> && std::is_void_v<Theirs>)> {};
-template <typename Ours, typename Theirs>
-struct Same<Ours*, Theirs*> : SamePointee<Ours, Theirs> {};
-template <typename Ours, typename Theirs>
-struct Same<Ours*, Theirs> : std::false_type {};
-template <typename R, typename... Ours, typename TheirR, typename... Theirs>
-struct SamePointee<R(Ours...), TheirR(Theirs...), void> {
-  static constexpr bool compare() {
-    if constexpr (sizeof...(Ours) != sizeof...(Theirs)) return false;
-    else if constexpr (std::is_void_v<R> || std::is_void_v<TheirR>) {
-      return std::is_same_v<R, TheirR> && (Same<Ours, Theirs>::value && ...);
-    } else return Same<R, TheirR>::value && (Same<Ours, Theirs>::value && ...);
-  }
-  static constexpr bool value = compare();
-};
 
 #define X(name, parameters) static_assert(Same<decltype(cupti::Api::name), decltype(&::name)>::value, #name);
 PYMON_CUPTI_FUNCTIONS(X)

@@ -1,4 +1,4 @@
-"""NVIDIA's own CUPTI releases from its wheels, below build/: headers and libcupti to hold ours against."""
+"""NVIDIA's own CUPTI from its wheels, below build/: headers, libcupti and its planner to hold ours against."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 from tests.native.build import ROOT
 
-CACHE = ROOT / "build" / "cupti"
+CACHE = ROOT / "build" / "cupti-wheels"
 # CUPTI's wheel, and the one of the same CUDA release that brings cuda.h. All are pinned: what was tested stays what it
 # is, and a new release is a new line here.
 RELEASES = {
@@ -81,7 +81,8 @@ def _unpack(wheels: Path, to: Path) -> None:
                 folder, _, name = path.rpartition("/")
                 is_header = folder.endswith("/include") and name.endswith(".h")
                 is_of_use = name == "cuda.h" or "cupti" in wheel.name
-                if (is_header and is_of_use) or name.startswith("libcupti.so.1"):
+                is_library = name.startswith(("libcupti.so.1", "libnvperf_host.so"))
+                if (is_header and is_of_use) or is_library:
                     part = "include" if is_header else "lib"
                     with files.open(path) as packed, (to / part / name).open("wb") as file:
                         shutil.copyfileobj(packed, file)

@@ -12,6 +12,7 @@
 #include <string>
 #include <thread>
 
+#include "doubles/cupti/scripted.h"
 #include "gpu/cupti_abi.h"
 
 namespace {
@@ -54,13 +55,7 @@ uint32_t version() {
   return number;
 }
 
-int failure(const char* function) {
-  const char* text = std::getenv("DOUBLE_CUPTI_FAIL");
-  if (text == nullptr) return 0;
-  const std::string all = text, key = std::string(function) + "=";
-  const auto at = all.find(key);
-  return at == std::string::npos ? 0 : std::atoi(all.c_str() + at + key.size());
-}
+int failure(const char* function) { return scripted("DOUBLE_CUPTI_FAIL", function); }
 
 size_t record_bytes(uint32_t kind) {
   const uint32_t number = version();
