@@ -88,6 +88,6 @@ def kubelet(path, answer, close=True):
         thread.start()
         yield path
         listener.shutdown(socket.SHUT_RDWR)
-        thread.join(5)
+        thread.join(60)
     for peer in kept:
         peer.close()

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from tests.nvml_double import NodeDouble, standard_node, uuid_of, without
+from tests.waiting import PATIENCE_S
 
 
 def ask(node, code, **env):
@@ -18,7 +19,7 @@ def ask(node, code, **env):
         env={**node.env, **env},
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=PATIENCE_S,
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

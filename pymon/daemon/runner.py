@@ -51,8 +51,8 @@ class _Lane:
     """A daemon thread for a collector, or for the quick ones: one that hangs holds up no other lane, nor the end."""
 
     def __init__(self, name: str) -> None:
-        self._go, self._done = threading.Event(), threading.Event()
-        self._done.set()
+        self._go, self._news = threading.Event(), threading.Condition()
+        self._is_done = True
         self._running: list[Collector] = []
         self._outcomes: dict[str, Outcome] = {}  # not taken yet
         self._began_s = 0.0
@@ -60,20 +60,23 @@ class _Lane:
 
     def start(self, due: Sequence[Collector]) -> None:
         """Begins a run, unless the one before is still at it; not of those whose late outcome was not taken yet."""
-        if self._done.is_set():
+        if self._is_done:
             self._running = [c for c in due if c.name not in self._outcomes]
             self._began_s = time.monotonic()
             if self._running:
-                self._done.clear()
+                self._is_done = False
                 self._go.set()
 
     def result(self, collector: Collector, deadline_s: float) -> Outcome:
         """The run's outcome, or LATE; a late one comes with the next tick, since its steps are told only once."""
         limit_s = min(deadline_s, self._began_s + collector.timeout_s)
-        if collector.name not in self._outcomes:
-            self._done.wait(max(0.0, limit_s - time.monotonic()))
-        if (outcome := self._outcomes.pop(collector.name, None)) is not None:
-            return outcome
+        with self._news:
+            self._news.wait_for(
+                lambda: self._is_done or collector.name in self._outcomes,
+                max(0.0, limit_s - time.monotonic()),
+            )
+            if (outcome := self._outcomes.pop(collector.name, None)) is not None:
+                return outcome
         took_s = time.monotonic() - self._began_s
         reason = f"no answer after {took_s:.1f} s; not started again until it ends"
         return Outcome(collector.name, State.LATE, took_s, None, reason)
@@ -83,8 +86,13 @@ class _Lane:
             self._go.wait()
             self._go.clear()
             for collector in self._running:
-                self._outcomes[collector.name] = run_once(collector)
-            self._done.set()
+                outcome = run_once(collector)
+                with self._news:
+                    self._outcomes[collector.name] = outcome
+                    self._news.notify_all()
+            with self._news:
+                self._is_done = True
+                self._news.notify_all()
 
 
 @dataclass(slots=True)

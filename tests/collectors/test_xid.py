@@ -45,7 +45,7 @@ def test_every_way_in_which_the_driver_tells_of_an_xid(log, line, gpu, xid):
     assert log(line) == {(gpu, xid): 1}
     assert log() == {(gpu, xid): 1}
     (_, count) = log.collector.collect().events[0]
-    assert count.last_real_s == pytest.approx(time.time(), abs=5)
+    assert count.last_real_s == pytest.approx(time.time(), abs=60)
 
 
 @pytest.mark.parametrize(

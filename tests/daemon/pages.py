@@ -8,6 +8,7 @@ import socket
 
 from pymon.link import layout, wire
 from tests.link import page_peer
+from tests.waiting import PATIENCE_S
 
 
 def memfd_page(
@@ -25,7 +26,7 @@ def memfd_page(
     return fd
 
 
-def connect(path, timeout_s=5):
+def connect(path, timeout_s=PATIENCE_S):
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     sock.settimeout(timeout_s)
     sock.connect(str(path))

@@ -4,6 +4,7 @@ import fcntl
 import os
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -13,6 +14,7 @@ from pymon.daemon.agent import AgentServer, Handlers
 from pymon.daemon.listener import listen
 from pymon.link import wire
 from tests.daemon.pages import connect, hello, memfd_page, receive, send
+from tests.waiting import PATIENCE_S, until
 
 ID = "ab" * 16
 
@@ -63,13 +65,6 @@ def served(tmp_path):
         return result
 
     return run
-
-
-def until(condition, timeout_s=5):
-    deadline_s = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.01)
 
 
 def test_a_trainer_hands_its_page_over_obeys_and_answers(served):
@@ -184,16 +179,29 @@ def test_garbage_costs_its_own_connection_only(served, data):
     assert isinstance(served(talk), wire.Welcome)
 
 
-def test_a_silent_peer_is_dropped_and_a_flood_is_capped(served, monkeypatch):
+def test_a_silent_peer_is_dropped(served, monkeypatch):
     monkeypatch.setattr(agent, "HELLO_TIMEOUT_S", 0.3)
+
+    def talk(daemon):
+        silent = connect(daemon.path)
+        assert receive(silent) is None
+        silent.close()
+
+    served(talk)
+
+
+def test_a_flood_is_capped_and_those_after_it_are_served(served, monkeypatch):
+    monkeypatch.setattr(agent, "HELLO_TIMEOUT_S", PATIENCE_S)
     monkeypatch.setattr(agent, "MAX_PER_UID", 10)
 
     def talk(daemon):
         flood = [connect(daemon.path) for _ in range(30)]
         until(lambda: daemon.server.refused_total == 20)
-        for sock in flood:
+        for sock in flood[10:]:
             assert receive(sock) is None
+        for sock in flood:
             sock.close()
+        until(lambda: not daemon.server._live)
         sock, answer = hello(daemon.path)
         sock.close()
         return answer
@@ -250,20 +258,20 @@ def test_hold_counts_as_a_client_while_it_is_connected(served):
 
 def test_a_death_is_seen_though_a_child_holds_the_socket_open(served):
     trainer = (
-        "import os, sys, time\n"
+        "import os, sys\n"
         "from tests.daemon.pages import hello\n"
         "sock, _ = hello(sys.argv[1])\n"
         "if os.fork() == 0:\n"
-        "    os.close(1); time.sleep(10)\n"
-        "    os._exit(0)\n"
+        "    sys.stdin.read()\n"  # until the test has seen what it wants to
         "os._exit(0)"
     )
 
     def talk(daemon):
         command = [sys.executable, "-c", trainer, str(daemon.path)]
-        subprocess.run(command, check=True, timeout=10)
-        until(lambda: daemon.attached)
-        until(lambda: daemon.ended, timeout_s=3)
+        with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
+            assert process.wait(PATIENCE_S) == 0
+            until(lambda: daemon.attached)
+            until(lambda: daemon.ended)
         return [one.ended for one in daemon.ended]
 
     assert served(talk) in (["exited"], ["unknown"])  # before Linux 6.15 its parent may be faster
@@ -289,7 +297,13 @@ def test_a_trainer_that_connects_again_takes_its_own_place_and_has_not_ended(ser
 
 
 def test_a_connection_that_comes_back_in_time_was_no_end(served, monkeypatch):
-    monkeypatch.setattr(agent, "RECONNECT_S", 1.0)
+    lapse, lapsed = threading.Event(), []
+
+    async def how(watch, grace_s):
+        await asyncio.to_thread(lapse.wait, PATIENCE_S)  # the grace, for as long as this test takes
+        lapsed.append(grace_s)
+
+    monkeypatch.setattr(agent.Watch, "how", how)
 
     def talk(daemon):
         first, _ = hello(daemon.path)
@@ -297,9 +311,12 @@ def test_a_connection_that_comes_back_in_time_was_no_end(served, monkeypatch):
         until(lambda: daemon.attached and daemon.server.clients == 0)
         assert daemon.server.attachments[ID].ended is None
         second, _ = hello(daemon.path)
-        time.sleep(1.2)
+        lapse.set()
+        until(lambda: lapsed)
+        other, _ = hello(daemon.path, "cd" * 16)  # by then the server has dealt with it
         ended = list(daemon.ended)
         second.close()
+        other.close()
         return ended
 
     assert served(talk) == []

@@ -9,9 +9,10 @@ import pytest
 from pymon.daemon import death
 from pymon.daemon.death import in_words, watching
 from pymon.daemon.peers import Peer
+from tests.waiting import PATIENCE_S
 
 
-def how(code, reaped, grace_s=5.0):
+def how(code, reaped, grace_s=PATIENCE_S):
     """What is told of a child's end; `reaped`: before it is asked."""
     child = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE)
 
@@ -54,7 +55,7 @@ def test_the_end_of_a_process_that_its_parent_has_waited_for(code, said):
 
 
 def test_a_process_that_lives_has_not_ended():
-    assert how("import time; time.sleep(10)", reaped=False, grace_s=0.1) is None
+    assert how("import time; time.sleep(60)", reaped=False, grace_s=0.1) is None
 
 
 def test_what_a_kernel_hides_is_unknown_and_no_good_end(monkeypatch):

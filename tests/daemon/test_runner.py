@@ -7,6 +7,7 @@ from pymon.base.errors import SourceAbsent, SourceFailed
 from pymon.daemon.runner import Runner, run_once
 from pymon.model.host import ShmSection
 from pymon.model.snapshot import State
+from tests.waiting import PATIENCE_S, until
 
 SECTION = ShmSection(1, 1, 0)
 
@@ -17,8 +18,8 @@ class CollectorDouble:
 
     action: object = None
     name: str = "double"
-    interval_s: ClassVar[float] = 1.0
-    timeout_s: ClassVar[float] = 0.1
+    interval_s: ClassVar[float] = 3600.0
+    timeout_s: float = PATIENCE_S
     runs: list = field(default_factory=list)
 
     def collect(self):
@@ -30,16 +31,35 @@ class CollectorDouble:
         return SECTION
 
 
+def patient(*collectors):
+    """A runner that waits for its collectors as long as each of them allows."""
+    return Runner(collectors, budget_s=PATIENCE_S)
+
+
+def hanging(event, name, timeout_s=0.1):
+    return CollectorDouble(event.wait, name, timeout_s)
+
+
+def until_not_late(runner, index=0):
+    """The first outcome of that collector that is not late."""
+
+    def outcome():
+        found = runner.tick(everything=True)[index]
+        return found if found.state is not State.LATE else None
+
+    return until(outcome)
+
+
 def test_the_four_ways_to_end():
     hang = threading.Event()
     collectors = [
         CollectorDouble(name="ok"),
         CollectorDouble(SourceAbsent("no driver"), "absent"),
         CollectorDouble(SourceFailed("it broke"), "failed"),
-        CollectorDouble(hang.wait, "late"),
+        hanging(hang, "late"),
     ]
 
-    outcomes = {outcome.collector: outcome for outcome in Runner(collectors).tick()}
+    outcomes = {outcome.collector: outcome for outcome in patient(*collectors).tick()}
     hang.set()
 
     assert {name: outcome.state.value for name, outcome in outcomes.items()} == {
@@ -59,24 +79,31 @@ def test_a_bug_of_a_collector_ends_as_its_failure():
 
 def test_a_hung_collector_holds_nobody_up_and_is_not_started_twice():
     hang = threading.Event()
-    stuck, healthy = CollectorDouble(hang.wait, "stuck"), CollectorDouble(name="healthy")
-    runner = Runner([stuck, healthy])
+    stuck, healthy = hanging(hang, "stuck"), CollectorDouble(name="healthy")
+    runner = patient(stuck, healthy)
 
-    began_s = time.monotonic()
     for _ in range(3):
         states = [outcome.state for outcome in runner.tick(everything=True)]
-    took_s = time.monotonic() - began_s
     hang.set()
 
     assert states == [State.LATE, State.OK]
     assert len(stuck.runs) == 1
     assert len(healthy.runs) == 3
-    assert took_s < 1.0
+
+
+def test_a_tick_waits_for_all_of_them_no_longer_than_its_budget():
+    hang = threading.Event()
+    stuck = [hanging(hang, f"stuck {number}", 10 * PATIENCE_S) for number in range(3)]
+
+    outcomes = Runner(stuck, budget_s=0.1).tick()
+    hang.set()
+
+    assert [outcome.state for outcome in outcomes] == [State.LATE] * 3
 
 
 def test_what_is_not_due_gives_what_it_gave_last():
     collector = CollectorDouble()
-    runner = Runner([collector])
+    runner = patient(collector)
 
     assert runner.tick() == runner.tick()
     assert len(collector.runs) == 1
@@ -84,14 +111,12 @@ def test_what_is_not_due_gives_what_it_gave_last():
 
 def test_what_a_late_run_brought_comes_with_the_next_tick_and_is_not_lost():
     hang = threading.Event()
-    late = CollectorDouble(hang.wait, "late")
-    runner = Runner([late])
+    late = hanging(hang, "late")
+    runner = patient(late)
 
     assert runner.tick(everything=True)[0].state is State.LATE
     hang.set()
-    deadline_s = time.monotonic() + 5
-    while (outcome := runner.tick(everything=True)[0]).state is State.LATE:
-        assert time.monotonic() < deadline_s
+    outcome = until_not_late(runner)
 
     assert outcome.section == SECTION
     assert len(late.runs) == 1
@@ -99,15 +124,12 @@ def test_what_a_late_run_brought_comes_with_the_next_tick_and_is_not_lost():
 
 def test_a_seldom_collector_that_was_late_is_told_with_the_next_tick_and_not_an_interval_later():
     hang = threading.Event()
-    late = CollectorDouble(hang.wait, "late")
-    late.interval_s = 3600.0
-    runner = Runner([late])
+    late = hanging(hang, "late")
+    runner = patient(late)
 
     assert runner.tick()[0].state is State.LATE
     hang.set()
-    deadline_s = time.monotonic() + 5
-    while runner.tick()[0].state is State.LATE:
-        assert time.monotonic() < deadline_s
+    until(lambda: runner.tick()[0].state is State.OK)
 
     assert len(late.runs) == 1
 
@@ -122,15 +144,13 @@ def test_quick_ones_share_a_thread_and_one_that_hangs_costs_those_after_it_one_t
     first = CollectorDouble(note("pressure"), "pressure")
     second = CollectorDouble(note("host"), "host")
     other = CollectorDouble(note("shm"), "shm")
-    runner = Runner([first, second, other])
+    runner = patient(first, second, other)
     assert [outcome.state for outcome in runner.tick(everything=True)] == [State.OK] * 3
     assert threads["pressure"] == threads["host"] != threads["shm"]
 
-    second.action = hang.wait
+    second.action, second.timeout_s = hang.wait, 0.1
     states = [outcome.state for outcome in runner.tick(everything=True)]
     assert states == [State.OK, State.LATE, State.OK]
     hang.set()
-    deadline_s = time.monotonic() + 5
-    while State.LATE in {outcome.state for outcome in runner.tick(everything=True)}:
-        assert time.monotonic() < deadline_s
+    assert until_not_late(runner, 1).state is State.OK
     assert len(second.runs) == 2

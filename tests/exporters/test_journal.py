@@ -5,6 +5,7 @@ import time
 
 from pymon.exporters.journal import Journal
 from pymon.model.capture import ReceiptStatus
+from tests.waiting import PATIENCE_S, until
 
 
 def rows(path):
@@ -12,10 +13,15 @@ def rows(path):
         return database.execute("SELECT kind, name, body FROM event ORDER BY id").fetchall()
 
 
+def rows_if_any(path):
+    with contextlib.suppress(sqlite3.OperationalError):  # no table yet
+        return rows(path)
+
+
 def test_what_was_added_is_there_after_the_end(tmp_path):
     journal = Journal(tmp_path / "journal.sqlite", 10**6)
     journal.add("receipt", "c1", {"rank": 3, "status": ReceiptStatus.WRITTEN})
-    journal.close(5)
+    journal.close(PATIENCE_S)
 
     ((kind, name, body),) = rows(tmp_path / "journal.sqlite")
     assert (kind, name, json.loads(body)) == (
@@ -29,7 +35,7 @@ def test_it_goes_on_where_it_stopped(tmp_path):
     for name in ("first", "second"):
         journal = Journal(tmp_path / "journal.sqlite", 10**6)
         journal.add("incident", name, {})
-        journal.close(5)
+        journal.close(PATIENCE_S)
 
     assert [name for _, name, _ in rows(tmp_path / "journal.sqlite")] == ["first", "second"]
 
@@ -38,13 +44,8 @@ def test_it_can_be_read_while_it_is_written(tmp_path):
     path = tmp_path / "journal.sqlite"
     journal = Journal(path, 10**6)
     journal.add("incident", "one", {})
-    deadline_s = time.monotonic() + 5
-    found = []
-    while not found:
-        assert time.monotonic() < deadline_s
-        with contextlib.suppress(sqlite3.OperationalError):  # no table yet
-            found = rows(path)
-    journal.close(5)
+    assert until(lambda: rows_if_any(path)) == [("incident", "one", "{}")]
+    journal.close(PATIENCE_S)
 
 
 def test_the_oldest_rows_go_where_the_file_grows_too_large(tmp_path):
@@ -54,7 +55,7 @@ def test_the_oldest_rows_go_where_the_file_grows_too_large(tmp_path):
         journal.add("incident", str(number), {"text": "x" * 1000})
         while journal._queue.full():
             time.sleep(0.001)
-    journal.close(20)
+    journal.close(PATIENCE_S)
 
     names = [int(name) for _, name, _ in rows(path)]
     assert path.stat().st_size < 700_000  # the bound, and what comes between two looks at it
@@ -66,7 +67,7 @@ def test_a_folder_that_is_gone_costs_rows_and_nothing_else(tmp_path):
     journal = Journal(tmp_path / "none" / "journal.sqlite", 10**6)
     journal.add("incident", "one", {})
     journal.add("incident", "two", {})
-    journal.close(5)
+    journal.close(PATIENCE_S)
 
     assert journal.dropped_total == 2
 

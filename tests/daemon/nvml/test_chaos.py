@@ -7,7 +7,7 @@ import pytest
 
 from pymon.model.gpu import GpuState
 from pymon.sources.nvml.announce import CALLS
-from tests.daemon.nvml.driver import complete
+from tests.daemon.nvml.driver import complete, settings
 from tests.daemon.nvml.test_supervisor import symbol
 from tests.nvml_double import gpu, mig_gpu, standard_node, uuid_of
 
@@ -58,14 +58,14 @@ def test_whatever_happens_readings_go_on_and_all_comes_back(driver, seed):
         double.supervisor._start.at_s = 0
 
     double.node.change(lambda state: (state.clear(), state.update(standard_node(GPUS))))
-    deadline_s = time.monotonic() + 20
-    while True:
+    double.supervisor.settings = settings(double.node)
+
+    def is_whole(section):
         double.supervisor._skips.try_all(0)
         double.supervisor._start.at_s = 0
-        found = {one.uuid: one for one in double.tick().gpus}
-        if all(
+        found = {one.uuid: one for one in section.gpus}
+        return all(
             uuid_of(index) in found and complete(found[uuid_of(index)]) for index in range(GPUS)
-        ):
-            break
-        assert time.monotonic() < deadline_s, {uuid: one.state for uuid, one in found.items()}
-        time.sleep(0.05)
+        )
+
+    double.until(is_whole)

@@ -8,8 +8,9 @@ import pytest
 
 from pymon.model.gpu import DriverState, GpuState
 from pymon.sources.nvml.announce import CALLS
-from tests.daemon.nvml.driver import CALL_S, complete, is_up, states
+from tests.daemon.nvml.driver import CALL_S, complete, is_up, settings, states
 from tests.nvml_double import gpu, mig_gpu, standard_node, uuid_of, without
+from tests.waiting import PATIENCE_S, until
 
 # nvidia-ml-py's name for a call and the library's, where they differ.
 SYMBOLS = {
@@ -93,6 +94,7 @@ def test_an_event_call_that_hangs_costs_the_events_only(driver, name):
 def test_a_hang_before_any_gpu_makes_all_unknown_with_back_off(driver, name):
     double = driver()
     double.until_read()
+    double.supervisor.settings = settings(double.node, init_timeout_s=1.0)
     double.supervisor._renew("a test")
     double.node.fail(symbol(name), hang=True)
 
@@ -103,6 +105,7 @@ def test_a_hang_before_any_gpu_makes_all_unknown_with_back_off(driver, name):
     assert section.driver.reason == f"{name} does not return"
     assert double.tick().cost.workers_total == workers
     double.node.mend()
+    double.supervisor.settings = settings(double.node)
     double.supervisor._start.at_s = 0
     assert double.until_read().driver.state is DriverState.OK
 
@@ -112,12 +115,11 @@ def test_the_gpu_before_and_the_gpu_behind_a_hung_one_stay_complete_while_it_is_
     double.until_read()
     double.node.fail("nvmlDeviceGetUtilizationRates", gpu=1, hang=True)
 
-    until_s = time.monotonic() + 3 * CALL_S
-    while time.monotonic() < until_s:
-        section = double.tick()
+    def is_found_out(section):
         assert [complete(section.gpus[index]) for index in (0, 2, 3)] == [True] * 3
-        time.sleep(0.05)
-    assert states(section) == ["ok", "hung", "ok", "ok"]
+        return states(section) == ["ok", "hung", "ok", "ok"]
+
+    double.until(is_found_out)
 
 
 def test_a_gpu_that_hung_is_asked_again_and_comes_back(driver):
@@ -197,7 +199,7 @@ def test_a_gpu_lost_on_the_way_keeps_its_name_and_loses_its_readings(driver):
     assert section.gpus[0].uuid == uuid_of(0)
     assert section.gpus[0].identity.name == "NVIDIA H200"
     assert section.gpus[0].fast is section.gpus[0].slow is None
-    assert section.gpus[0].last_reading_real_s == pytest.approx(time.time(), abs=10)
+    assert section.gpus[0].last_reading_real_s == pytest.approx(time.time(), abs=PATIENCE_S)
 
 
 @pytest.mark.parametrize(
@@ -268,10 +270,11 @@ def test_a_worker_that_dies_in_the_library_costs_the_gpu_it_was_at(driver):
 def test_a_worker_that_dies_between_calls_is_replaced(driver):
     double = driver()
     double.until_read()
-    for _ in range(2):
+    for dead in (1, 2):
         os.kill(double.supervisor._child.process.pid, signal.SIGKILL)
-        time.sleep(0.05)
-        double.until(lambda s: s.cost.workers_total > 1 and all(map(complete, s.gpus)))
+        double.until(
+            lambda s, dead=dead: s.cost.workers_total > dead and all(map(complete, s.gpus))
+        )
 
 
 def test_a_worker_that_is_stopped_is_replaced(driver, monkeypatch):
@@ -280,7 +283,7 @@ def test_a_worker_that_is_stopped_is_replaced(driver, monkeypatch):
     double.until_read()
     os.kill(double.supervisor._child.process.pid, signal.SIGSTOP)
 
-    double.until(lambda s: s.cost.workers_total == 2 and all(map(complete, s.gpus)))
+    double.until(lambda s: s.cost.workers_total > 1 and all(map(complete, s.gpus)))
 
 
 def test_a_gpu_that_is_unplugged_is_removed_and_one_that_is_plugged_in_appears(driver, monkeypatch):
@@ -309,7 +312,7 @@ def test_a_driver_that_was_replaced_is_seen_by_its_marks(driver, tmp_path, monke
     version.parent.mkdir(parents=True)
     version.write_text("NVRM version: 590.48")
 
-    double.until(lambda s: s.cost.workers_total == 2 and all(map(complete, s.gpus)))
+    double.until(lambda s: s.cost.workers_total > 1 and all(map(complete, s.gpus)))
 
 
 def test_a_late_driver_is_seen_by_its_marks_and_not_waited_for(driver, tmp_path, monkeypatch):
@@ -345,10 +348,7 @@ def test_the_driver_is_let_go_on_request_and_taken_again(driver):
     double.until_read()
     double.supervisor.release(60)
     section = double.until(lambda s: s.driver.state is DriverState.RELEASED)
-    deadline_s = time.monotonic() + 5
-    while double.supervisor.holds_driver:
-        assert time.monotonic() < deadline_s
-        time.sleep(0.01)
+    until(lambda: not double.supervisor.holds_driver)
     assert states(section) == ["unknown", "unknown"]
 
     double.supervisor.release(0)
@@ -358,14 +358,12 @@ def test_the_driver_is_let_go_on_request_and_taken_again(driver):
 def test_closing_ends_all_workers_and_waits_for_none(driver):
     double = driver(kill=None)
     double.node.fail("nvmlDeviceGetUtilizationRates", gpu=1, hang=True)
-    double.until(lambda s: s.gpus)
-    pid = double.supervisor._child.process.pid
+    section = double.until(lambda s: s.gpus and double.supervisor._child)
+    child, workers = double.supervisor._child, section.cost.workers_total
 
-    began_s = time.monotonic()
     double.supervisor.close()
-    assert time.monotonic() - began_s < 0.1
-    assert double.supervisor._child.process.wait(5) == -signal.SIGKILL
-    assert not double.tick().cost.workers_total > 1 or pid
+    assert child.process.wait(PATIENCE_S) == -signal.SIGKILL
+    assert double.tick().cost.workers_total == workers  # and starts no other
 
 
 @pytest.mark.parametrize(
@@ -426,10 +424,10 @@ def test_an_xid_storm_is_counted_by_code_and_hides_nothing(driver):
     ]
     double = driver(state)
     counts = lambda s, i: {x.xid: x.events_total for x in s.gpus[i].xids}  # noqa: E731
-    section = double.until(lambda s: s.gpus and counts(s, 0) == {31: 5000, 999: 2}, timeout_s=20)
+    section = double.until(lambda s: s.gpus and counts(s, 0) == {31: 5000, 999: 2})
 
     assert counts(section, 1) == {79: 1}
-    assert section.gpus[1].xids[0].last_real_s == pytest.approx(time.time(), abs=30)
+    assert section.gpus[1].xids[0].last_real_s == pytest.approx(time.time(), abs=PATIENCE_S)
     assert section.driver.watches_xids
     assert all(map(complete, section.gpus))
 

@@ -14,10 +14,11 @@ import pytest
 from pymon import native
 from tests.probe.loops.child import command
 from tests.probe.training import ROOT, environment
+from tests.waiting import PATIENCE_S
 
 PHASES = 5  # data wait, forward, backward, optimizer, other: they part a step
 NOBODY = "/nonexistent/agent.sock"
-TIMEOUT_S = 150
+TIMEOUT_S = 2.5 * PATIENCE_S  # several processes import torch at once
 
 
 class Page(SimpleNamespace):
@@ -65,7 +66,7 @@ def nursery(tmp_path_factory):
     )
     yield process, pages
     process.stdin.close()
-    process.wait(timeout=20)
+    process.wait(PATIENCE_S)
 
 
 @pytest.fixture

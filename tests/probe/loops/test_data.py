@@ -178,7 +178,7 @@ def test_what_another_thread_fetches_is_prefetched_and_no_data_wait(counted):
     assert page.steps == 6
     assert page.phase_ns[DATA_WAIT] == 0
     assert page.batches + page.prefetches == 6
-    assert page.prefetches >= 4  # those before the first backward pass belong to nobody yet
+    assert page.prefetches >= 3  # those before the first backward pass belong to nobody yet
 
 
 def own_generator():

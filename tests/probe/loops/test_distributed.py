@@ -1,6 +1,7 @@
 """Ranks over gloo, started by torchrun or by the script itself: each has a page of its own, and all count the same."""
 
 import os
+import tempfile
 
 import pytest
 import torch
@@ -17,7 +18,7 @@ pytestmark = pytest.mark.skipif(not dist.is_available(), reason="this torch has 
 
 def started(loop):
     """The loop between the start and the end of its process group."""
-    dist.init_process_group("gloo")
+    dist.init_process_group("gloo", os.environ.get("RENDEZVOUS"))  # torchrun's, where none is named
     torch.set_num_threads(1)
     try:
         return loop()
@@ -180,8 +181,9 @@ def test_kinds_of_distributed_training(torchrun, ranks):
         }
 
 
-def spawned_rank(rank, ranks, port):
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+def spawned_rank(rank, ranks, file):
+    # A file, since a port that is free now may be another's when the ranks come to it.
+    os.environ["RENDEZVOUS"] = f"file://{file}?rank={rank}&world_size={ranks}"
     os.environ.update(RANK=str(rank), WORLD_SIZE=str(ranks))
     ddp()
     child.report()
@@ -190,10 +192,9 @@ def spawned_rank(rank, ranks, port):
 def spawns(method):
     import torch.multiprocessing as mp
 
-    store = dist.TCPStore("127.0.0.1", 0, is_master=True)  # a port that is free
-    port = store.port
-    del store
-    mp.start_processes(spawned_rank, (2, port), nprocs=2, start_method=method)
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = (2, os.path.join(folder, "ranks"))
+        mp.start_processes(spawned_rank, arguments, nprocs=2, start_method=method)
 
 
 @pytest.mark.parametrize("method", ["spawn", "fork"])

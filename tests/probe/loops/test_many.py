@@ -9,11 +9,12 @@ import threading
 import pytest
 import torch
 
-from tests.integration.node import Node, until
+from tests.integration.node import Node
 from tests.probe.loops import child
 from tests.probe.loops.conftest import checked
 from tests.probe.loops.parts import new, train
 from tests.probe.training import ROOT, environment
+from tests.waiting import PATIENCE_S, until
 
 COUNT, STEPS = 64, 20
 
@@ -64,15 +65,18 @@ def test_each_of_64_has_its_page_and_the_daemon_has_them_all(node, tmp_path):
     try:
 
         def all_seen():
-            said = json.loads(node.pymon("status", "--json", "--socket", node.socket).stdout)
-            counts = {one["pid"]: one["steps"] for one in said["processes"]}
+            status = node.pymon("status", "--json", "--socket", node.socket)
+            said = json.loads(status.stdout)["processes"] if status.returncode == 0 else []
+            counts = {one["pid"]: one["steps"] for one in said}
             return counts if list(counts.values()) == [STEPS] * COUNT else None
 
-        seen = until(all_seen, 60, f"{COUNT} trainings of {STEPS} steps in pymon status")
+        seen = until(
+            all_seen, 2 * PATIENCE_S, f"{COUNT} trainings of {STEPS} steps in pymon status"
+        )
     finally:
         process.stdin.close()
         errors = process.stderr.read()
-        code = process.wait(timeout=60)
+        code = process.wait(PATIENCE_S)
     assert (code, errors) == (0, "")
     said = [checked(json.loads(path.read_text())) for path in pages.iterdir()]
     trained = [page for page in said if page.steps is not None]
