@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
 from pathlib import Path
 
 from pymon.model.diagnosis import Diagnosis
+from pymon.model.finding import Incident
 from pymon.model.run import RunCapture
 
 TRAIN = Path(__file__).with_name("train.py")
@@ -14,6 +17,29 @@ WORDS = {
     "data-loader": "the cache of the dataset is gone, each sample is decoded while the model waits",
     "sync": "the loss of each token is read out one by one, thousands of times a step",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Planted:
+    """When the training planted its fault, by its own word: steps above `step` have it in them."""
+
+    step: int
+    real_ns: int
+
+    @classmethod
+    def told(cls, log: str) -> Planted | None:
+        """None where the training has not said so yet."""
+        found = re.search(r"fault planted at step (\d+), (\d+) ns", log)
+        return cls(int(found[1]), int(found[2])) if found else None
+
+    def is_in(self, capture: RunCapture) -> bool:
+        """Whether all steps of a capture have the fault in them: others show what was before it."""
+        firsts = [one.first_step for one in capture.receipts if one.first_step]
+        return bool(firsts) and min(firsts) > self.step
+
+    def is_before(self, incident: Incident) -> bool:
+        """Whether an incident can be of the fault."""
+        return self.real_ns <= incident.began_real_ns
 
 
 def named(capture: RunCapture, fault: str) -> Diagnosis | None:

@@ -76,7 +76,8 @@ def train(fault: str, fault_after_s: float) -> None:
             step += 1
             if not planted and fault != "none" and time.monotonic() - began_s > fault_after_s:
                 planted = True
-                print(f"fault planted at step {step}", flush=True)  # noqa: T201 - the demo tells it
+                now_ns = time.time_ns()
+                print(f"fault planted at step {step}, {now_ns} ns", flush=True)  # noqa: T201 - for the demo
             if planted:
                 samples.cache = fault != "data-loader"
                 if fault == "sync":

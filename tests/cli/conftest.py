@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import PATIENCE_S
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -31,7 +33,7 @@ def env(tmp_path):
 def pymon(env):
     """Run `pymon ARGUMENTS...` to its end."""
 
-    def run(*arguments, timeout=60, **more):
+    def run(*arguments, timeout=2 * PATIENCE_S, **more):
         return subprocess.run(
             [sys.executable, "-m", "pymon", *map(str, arguments)],
             env={**env, **more},

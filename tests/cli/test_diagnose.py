@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.diagnosis.doubles import loader_bound_gpu, needs_native, scalar_reads_cpu, text, write
+from tests.waiting import PATIENCE_S
 
 pytestmark = needs_native
 
@@ -17,7 +18,7 @@ pytestmark = needs_native
 def _run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "pymon", "diagnose", *map(str, arguments)],
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=2 * PATIENCE_S, check=False,
     )  # fmt: skip
 
 

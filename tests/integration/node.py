@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from pymon.cli.child_env import training_environment
-from tests.waiting import until as until  # for the tests of this folder
+from tests.waiting import until  # noqa: F401 - for the tests of this folder
 
 ROOT = Path(__file__).parents[2]
 TRAINING = Path(__file__).with_name("training.py")

@@ -7,11 +7,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 
 import pytest
 
-from tests.integration.node import ROOT, TRAINING, until
+from tests.integration.node import ROOT, TRAINING
+from tests.waiting import PATIENCE_S, until
 
 pytestmark = (
     pytest.mark.slow
@@ -47,11 +47,10 @@ def test_capture_by_pid_leaves_a_valid_trace(node, unmodified):
         done = node.pymon(
             "capture", "--pid", unmodified.pid, "--json", "--socket", node.socket, timeout_s=150
         )
-        time.sleep(1)
         return json.loads(done.stdout) if done.returncode == 0 else None
 
     # Refused with advice until the process has asked for the first time.
-    body = until(capture, timeout_s=120, what="a written capture")
+    body = until(capture, 2 * PATIENCE_S, "a written capture", pause_s=1.0)
 
     (receipt,) = body["receipts"]
     assert (receipt["kind"], receipt["status"]) == ("kineto", "written")

