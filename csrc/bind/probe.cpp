@@ -25,33 +25,40 @@ using pymon::PageWriter;
 using pymon::probe_state;
 using pymon::this_thread_clock;
 
+bool is_off() noexcept { return probe_state().clock.shed() >= pymon::kShedAll; }
+
 PyObject* optimizer_pre(PyObject*, PyObject* const*, Py_ssize_t) noexcept {
-  const uint64_t now_ns = pymon::mono_ns();
+  if (is_off()) Py_RETURN_NONE;
   pymon::ThreadClock& thread = this_thread_clock();
+  const uint64_t now_ns = pymon::clock_of(thread);
   probe_state().clock.optimizer_begin(thread, now_ns);
   pymon::mark_phase(thread, false);
-  probe_state().clock.add_own(thread, pymon::mono_ns() - now_ns);
+  probe_state().clock.prefetch();
+  probe_state().clock.add_own(thread, pymon::clock_of(thread) - now_ns);
   Py_RETURN_NONE;
 }
 
 PyObject* optimizer_post(PyObject*, PyObject* const* args, Py_ssize_t size) noexcept {
-  const uint64_t now_ns = pymon::mono_ns();
-  pymon::note_activity();
+  if (is_off()) Py_RETURN_NONE;
   pymon::ThreadClock& thread = this_thread_clock();
+  const uint64_t now_ns = pymon::clock_of(thread);
+  pymon::note_activity();
   const uint32_t slot = size > 0 ? pymon::optimizer_slot(args[0]) : pymon::kNoSlot;
   const bool stepped = probe_state().clock.optimizer_end(thread, now_ns, slot);
   pymon::mark_phase(thread, stepped);
-  probe_state().clock.add_own(thread, pymon::mono_ns() - now_ns);
+  probe_state().clock.add_own(thread, pymon::clock_of(thread) - now_ns);
   if (stepped && !pymon::call_on_step()) return nullptr;  // an interrupt of the user's, on its way up
   Py_RETURN_NONE;
 }
 
 PyObject* explicit_step(PyObject*, PyObject* const*, Py_ssize_t) noexcept {
-  const uint64_t now_ns = pymon::mono_ns();
+  if (is_off()) Py_RETURN_NONE;
+  pymon::ThreadClock& thread = this_thread_clock();
+  const uint64_t now_ns = pymon::clock_of(thread);
   pymon::note_activity();
-  const bool stepped = probe_state().clock.explicit_step(this_thread_clock(), now_ns);
-  pymon::mark_phase(this_thread_clock(), stepped);
-  probe_state().clock.add_own(this_thread_clock(), pymon::mono_ns() - now_ns);
+  const bool stepped = probe_state().clock.explicit_step(thread, now_ns);
+  pymon::mark_phase(thread, stepped);
+  probe_state().clock.add_own(thread, pymon::clock_of(thread) - now_ns);
   if (stepped && !pymon::call_on_step()) return nullptr;
   Py_RETURN_NONE;
 }
@@ -100,6 +107,13 @@ PYBIND11_MODULE(_probe, module) {
   module.def("open_page", &open_page, py::arg("attach_id"), "Makes the page; gives its memfd, which stays ours.");
   module.def("set_activity_callback", [](const py::object& call) { set_callback(probe_state().on_activity, call); });
   module.def("set_step_callback", [](const py::object& call) { set_callback(probe_state().on_step, call); });
+  module.def("set_shed", [](uint64_t shed, uint64_t sheds_total, uint64_t overhead_ppm) {
+    probe_state().clock.set_shed(shed, sheds_total, overhead_ppm);
+  }, py::arg("shed"), py::arg("sheds_total"), py::arg("overhead_ppm"), "What the probe leaves away: enum Shed.");
+  module.def("costs", [] {
+    const pymon::TrainBody& body = probe_state().clock.body();
+    return py::make_tuple(body.own_ns_total, body.step_ns_total, body.steps_total);
+  }, "Nanoseconds in hooks, nanoseconds of finished steps, and how many these are.");
   module.def("set_capturing", [](bool on) { probe_state().clock.set_capturing(on); });
   module.def("phase_slot", [](std::string_view name) { return probe_state().clock.phase_slot(name.data(), name.size()); });
   module.def("add_phase", [](uint32_t slot, uint64_t duration_ns) {

@@ -3,7 +3,7 @@
 
 #include <pybind11/pybind11.h>
 
-#include "core/step_clock.h"
+#include "bind/probe_state.h"
 
 namespace pymon {
 
@@ -15,7 +15,13 @@ inline void mark_phase(ThreadClock& thread, bool stepped) noexcept {
   const uint32_t ended = thread.ended_phase;
   if (ended == kNoPhase) return;
   thread.ended_phase = kNoPhase;
-  if (g_marks_gpu) mark_gpu(ended, stepped);
+  if (!g_marks_gpu) return;
+  const uint64_t shed = probe_state().clock.shed();
+  if (shed < kShedPhases) {
+    mark_gpu(ended, stepped);
+  } else if (stepped && shed < kShedRecords) {
+    mark_gpu(kPhases - 1, true);  // a step's GPU time then belongs to no phase
+  }
 }
 
 void bind_gpu(pybind11::module_& module);

@@ -41,7 +41,9 @@ ProbeState& probe_state() noexcept {
 ThreadClock& this_thread_clock() noexcept {
   ThreadClock* waiting = probe_state().clock.waiting();
   const bool ours = waiting == nullptr || waiting == &t_clock || t_clock.backward_depth > 0;
-  return ours || !in_engine() ? t_clock : *waiting;
+  ThreadClock& thread = ours || !in_engine() ? t_clock : *waiting;
+  if (thread.epoch != probe_state().clock.epoch()) probe_state().clock.restart(thread);
+  return thread;
 }
 
 bool is_traced(PyObject* const* values, Py_ssize_t size) noexcept {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 
+#include "core/clock.h"
 #include "core/page_writer.h"
 #include "core/step_clock.h"
 
@@ -25,6 +26,19 @@ ProbeState& probe_state() noexcept;
 // Of the thread that runs a hook; in a thread of the autograd engine (each CUDA device has one, where checkpoints compute
 // again and optimizers may step) that of the thread that waits for the backward pass.
 ThreadClock& this_thread_clock() noexcept;
+
+// The clock, read; kept for hooks that do without.
+inline uint64_t clock_of(ThreadClock& thread) noexcept { return thread.now_ns = mono_ns(); }
+
+// What a hook takes for the time where only phases need it: the clock, or what it was last where phases are shed.
+inline uint64_t hook_ns(ThreadClock& thread) noexcept {
+  return probe_state().clock.shed() < kShedPhases ? clock_of(thread) : thread.now_ns != 0 ? thread.now_ns : clock_of(thread);
+}
+
+// Whether the end of this thread's backward pass may be that of a step.
+inline bool ends_steps(const ThreadClock& thread) noexcept {
+  return thread.stepped_in_backward || probe_state().clock.counts_backwards();
+}
 
 // Whether torch only records this backward pass (torch.compile, torch.export): it is then one of fake tensors. `values`
 // are those of the call, one of them the outputs it begins at; plain tensors answer at once, without asking torch.

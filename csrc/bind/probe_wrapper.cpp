@@ -36,35 +36,38 @@ void note_workers(PyObject* iterator) noexcept {
 // The wrapped call's own exception, if any, stays set.
 PyObject* fetch(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* names) noexcept {
   ProbeState& state = probe_state();
+  if (state.clock.shed() >= kShedAll) return PyObject_Vectorcall(wrapper(self)->original, args, nargsf, names);
   ThreadClock& thread = this_thread_clock();
-  const uint64_t begin_ns = mono_ns();
+  const uint64_t begin_ns = hook_ns(thread);
   if (thread.data_depth == 0 && PyVectorcall_NARGS(nargsf) > 0) note_workers(args[0]);
   state.clock.data_begin(thread, begin_ns);
   mark_phase(thread, false);
-  const uint64_t called_ns = mono_ns();
+  const uint64_t called_ns = hook_ns(thread);
   PyObject* result = PyObject_Vectorcall(wrapper(self)->original, args, nargsf, names);
-  const uint64_t returned_ns = mono_ns();
+  const uint64_t returned_ns = hook_ns(thread);
   state.clock.data_end(thread, returned_ns, result != nullptr);
   mark_phase(thread, false);
-  state.clock.add_own(thread, (called_ns - begin_ns) + (mono_ns() - returned_ns));
+  state.clock.add_own(thread, (called_ns - begin_ns) + (hook_ns(thread) - returned_ns));
   return result;
 }
 
 PyObject* backward(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* names) noexcept {
   const Py_ssize_t size = PyVectorcall_NARGS(nargsf) + (names == nullptr ? 0 : PyTuple_GET_SIZE(names));
-  if (is_traced(args, size)) return PyObject_Vectorcall(wrapper(self)->original, args, nargsf, names);
   ProbeState& state = probe_state();
+  if (state.clock.shed() >= kShedAll || is_traced(args, size)) {
+    return PyObject_Vectorcall(wrapper(self)->original, args, nargsf, names);
+  }
   ThreadClock& thread = this_thread_clock();
-  const uint64_t begin_ns = mono_ns();
+  const uint64_t begin_ns = hook_ns(thread);
   note_activity();
   state.clock.backward_begin(thread, begin_ns);
   mark_phase(thread, false);
-  const uint64_t called_ns = mono_ns();
+  const uint64_t called_ns = hook_ns(thread);
   PyObject* result = PyObject_Vectorcall(wrapper(self)->original, args, nargsf, names);
-  const uint64_t returned_ns = mono_ns();
+  const uint64_t returned_ns = ends_steps(thread) ? clock_of(thread) : hook_ns(thread);
   const bool stepped = state.clock.backward_end(thread, returned_ns, result != nullptr);
   mark_phase(thread, stepped);
-  state.clock.add_own(thread, (called_ns - begin_ns) + (mono_ns() - returned_ns));
+  state.clock.add_own(thread, (called_ns - begin_ns) + (hook_ns(thread) - returned_ns));
   if (stepped && result != nullptr && !call_on_step()) Py_CLEAR(result);
   return result;
 }

@@ -45,6 +45,12 @@ std::unique_ptr<PageReader> open_page(int fd) {
 void bind_page(py::module_& module) {
   py::class_<PageReader>(module, "PageReader")
       .def(py::init(&open_page), py::arg("fd"))
+      .def("copy",
+           [](const PageReader& self) {
+             std::vector<uint64_t> words;
+             self.copy(&words);
+             return bytes_of(words);
+           })
       .def("header", [](const PageReader& self) { return bytes_of(self.header()); })
       .def("train", &section<pymon::TrainBody, &PageReader::train>)
       .def("gpu", &section<pymon::GpuBody, &PageReader::gpu>)

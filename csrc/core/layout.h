@@ -25,12 +25,17 @@ constexpr uint32_t kHistogramBuckets = 32;
 constexpr uint32_t kHistogramFirstShift = 10;  // bucket 0: below 2^10 ns; bucket i: below 2^(10+i) ns; 31: all others
 constexpr uint32_t kRingEntries = 4096;        // design: the last 4,096 steps; a power of two
 
+constexpr uint32_t kDoingShift = 56;  // of TrainBody.doing: the clock below it runs for 800 days
+
 enum Phase : uint32_t { kDataWait = 0, kForward = 1, kBackward = 2, kOptimizer = 3, kOther = 4 };
 
 // How steps are counted; `Counting` in pymon/model/training.py.
 enum Counting : uint64_t { kCountNone = 0, kCountOptimizer = 1, kCountExplicit = 2, kCountBackward = 3 };
 
-enum StepFlags : uint32_t { kStepProfiled = 1, kStepEstimated = 2 };
+enum StepFlags : uint32_t { kStepProfiled = 1, kStepEstimated = 2, kStepUnphased = 4 };
+
+// What the probe leaves away, each with all before it: docs/probe.md, "Budget". The last one is `pymon disarm`.
+enum Shed : uint64_t { kShedNothing = 0, kShedKernels = 1, kShedPhases = 2, kShedRecords = 3, kShedAll = 4 };
 
 // Written once, before the magic.
 struct Header {                 // offset
@@ -71,14 +76,21 @@ struct TrainBody {                         // word index
   uint64_t training_tid;                   // 13
   uint64_t user_phases;                    // 14  names in use
   uint64_t dropped_total;                  // 15  what the probe had no room for (user phases, optimizers)
-  uint64_t reserved[8];                    // 16
+  uint64_t reserved[4];                    // 16
+  uint64_t doing;                          // 20  what goes on now: Phase + 1 in the top byte, since when (mono) below it;
+                                           //     0: nothing yet, or not told. Also stored alone, outside the seqlock.
+  uint64_t shed;                           // 21  enum Shed
+  uint64_t sheds_total;                    // 22  times that the budget took a layer away
+  uint64_t overhead_ppm;                   // 23  own cost of the last window per step time (bits 0-31), its budget (32-63)
   uint64_t phase_ns_total[kPhases];        // 24
   uint64_t step_histogram[kHistogramBuckets];                    // 40
   uint64_t phase_histogram[5][kHistogramBuckets];                // 72  slots 0..4
   char user_phase_names[kUserPhases][kUserPhaseNameBytes];       // 232
 };
 constexpr uint64_t kTrainWords = 264;
+constexpr uint64_t kTrainTotalsWords = 40;  // all but the histograms and the names
 static_assert(sizeof(TrainBody) == kTrainWords * 8, "train body");
+static_assert(offsetof(TrainBody, doing) == 20 * 8, "train body");
 static_assert(offsetof(TrainBody, phase_ns_total) == 24 * 8, "train body");
 static_assert(offsetof(TrainBody, phase_histogram) == 72 * 8, "train body");
 static_assert(offsetof(TrainBody, user_phase_names) == 232 * 8, "train body");

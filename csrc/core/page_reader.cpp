@@ -87,6 +87,11 @@ Result<std::unique_ptr<PageReader>> PageReader::open(int fd) {
 
 PageReader::~PageReader() { munmap(const_cast<unsigned char*>(page_), bytes_); }
 
+void PageReader::copy(std::vector<uint64_t>* out) const {
+  out->resize(bytes_ / 8);
+  load_words(out->data(), words_at(page_, 0), bytes_ / 8);
+}
+
 bool PageReader::train(TrainBody* out) const noexcept {
   const uint64_t* section = words_at(page_, header_.train_offset);
   const uint64_t* body = section + offsetof(TrainSection, body) / 8;

@@ -38,6 +38,9 @@ class PageReader {
   // timed, not yet there, or overwritten.
   void gpu_steps_after(uint64_t step, std::vector<GpuRingEntry>* out) const;
 
+  // All bytes as they stand, for a file: a copy of a page whose writer is gone is whole.
+  void copy(std::vector<uint64_t>* out) const;
+
   // Appends the steps after `step` that the ring still holds, oldest first; returns how many it no longer does.
   uint64_t steps_after(uint64_t step, std::vector<RingEntry>* out) const;
 

@@ -113,6 +113,33 @@ void PageWriter::publish() noexcept {
   seqlock_publish(section, section + offsetof(TrainSection, body) / 8, &body_, kTrainWords);
 }
 
+void PageWriter::publish_step(const uint16_t* buckets, uint32_t size) noexcept {
+  if (page_ == nullptr) return;
+  uint64_t* section = words_at(kTrainOffset);
+  uint64_t* words = section + offsetof(TrainSection, body) / 8;
+  const uint64_t even = seqlock_begin(section);
+  store_words(words, &body_, kTrainTotalsWords);
+  for (uint32_t i = 0; i < size; ++i) {
+    store_words(words + buckets[i], reinterpret_cast<const char*>(&body_) + 8 * buckets[i], 1);
+  }
+  seqlock_end(section, even);
+}
+
+void PageWriter::note_doing(uint64_t doing) noexcept {
+  body_.doing = doing;
+  if (page_ == nullptr) return;
+  store_relaxed(words_at(kTrainOffset + offsetof(TrainSection, body) + offsetof(TrainBody, doing)), doing);
+}
+
+void PageWriter::prefetch_step(uint64_t step) const noexcept {
+  if (page_ == nullptr) return;
+  constexpr size_t kLine = 64;
+  const unsigned char* entry = page_ + kRingOffset + step % kRingEntries * sizeof(RingEntry);
+  for (size_t at = 0; at < sizeof(RingEntry); at += kLine) __builtin_prefetch(entry + at, 1);
+  const unsigned char* totals = page_ + kTrainOffset;
+  for (size_t at = 0; at < 8 * kTrainTotalsWords + kLine; at += kLine) __builtin_prefetch(totals + at, 1);
+}
+
 void PageWriter::push_step(const RingEntry& entry) noexcept {
   if (page_ == nullptr || entry.step == 0) return;
   push_entry(words_at(kRingOffset + entry.step % kRingEntries * sizeof entry), entry);

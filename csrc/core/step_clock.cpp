@@ -27,11 +27,40 @@ void StepClock::publish_to(PageWriter* page) noexcept {
   if (page_ != nullptr) page_->publish();
 }
 
+void StepClock::set_shed(uint64_t shed, uint64_t sheds_total, uint64_t overhead_ppm) noexcept {
+  if (body_->shed >= kShedAll && shed < kShedAll) ++epoch_;
+  if (shed >= kShedPhases || body_->shed >= kShedPhases) unphased_step_ = true;
+  if (shed >= kShedPhases && page_ != nullptr) page_->note_doing(0);
+  body_->shed = shed;
+  body_->sheds_total = sheds_total;
+  body_->overhead_ppm = overhead_ppm;
+  publish();
+}
+
+void StepClock::restart(ThreadClock& thread) noexcept {
+  thread.epoch = epoch_;
+  if (thread.backward_depth > 0 || thread.data_depth > 0) return;
+  const bool trains = thread.trains;
+  thread = ThreadClock{};
+  thread.epoch = epoch_;
+  thread.trains = trains;
+}
+
+void StepClock::prefetch() const noexcept {
+  if (page_ != nullptr) page_->prefetch_step(body_->steps_total + 1);
+}
+
+void StepClock::note_doing(Phase phase, uint64_t now_ns) noexcept {
+  if (page_ == nullptr || body_->shed >= kShedPhases) return;
+  page_->note_doing(uint64_t{phase + 1u} << kDoingShift | (now_ns & ((uint64_t{1} << kDoingShift) - 1)));
+}
+
 void StepClock::data_begin(ThreadClock& thread, uint64_t now_ns) noexcept {
   if (thread.data_depth++ > 0) return;
   begin_step(thread, now_ns);
   if (body_->training_tid == 0 || thread.trains) thread.ended_phase = kOther;
   thread.data_begin_ns = now_ns;
+  if (body_->training_tid == 0 || thread.trains) note_doing(kDataWait, now_ns);
   thread.forward_begin_ns = 0;  // a fetch without a backward pass since the last one: that was no forward
 }
 
@@ -50,6 +79,7 @@ void StepClock::data_end(ThreadClock& thread, uint64_t now_ns, bool got_batch) n
   body_->batches_total += got_batch;
   thread.fresh |= got_batch;
   thread.forward_begin_ns = now_ns;
+  note_doing(kForward, now_ns);
   publish_if_due(now_ns);
 }
 
@@ -60,6 +90,7 @@ void StepClock::backward_begin(ThreadClock& thread, uint64_t now_ns) noexcept {
   begin_step(thread, now_ns);
   thread.trains = true;
   thread.backward_begin_ns = now_ns;
+  note_doing(kBackward, now_ns);
   thread.optimizer_in_backward_ns = 0;
   thread.stepped_in_backward = false;
   // The next micro-batch of a group that was fetched at once starts where the backward pass before ended.
@@ -78,6 +109,7 @@ bool StepClock::backward_end(ThreadClock& thread, uint64_t now_ns, bool succeede
   }
   thread.open.phase_ns[kBackward] += since(thread.backward_begin_ns + thread.optimizer_in_backward_ns, now_ns);
   thread.ended_phase = kBackward;
+  note_doing(kOther, now_ns);
   thread.last_backward_end_ns = now_ns;
   thread.fresh = true;
   if (!succeeded) {
@@ -107,6 +139,7 @@ void StepClock::optimizer_begin(ThreadClock& thread, uint64_t now_ns) noexcept {
   const bool nested = thread.armed && thread.last_backward_end_ns <= thread.optimizer_begin_ns;
   if (!nested) {
     thread.optimizer_begin_ns = now_ns;
+    if (thread.backward_depth == 0) note_doing(kOptimizer, now_ns);
     thread.ended_phase = thread.backward_depth > 0 ? kBackward : kOther;
   }
   thread.armed = true;
@@ -125,6 +158,7 @@ bool StepClock::optimizer_end(ThreadClock& thread, uint64_t now_ns, uint32_t slo
                                         : std::max(thread.optimizer_begin_ns, thread.last_backward_end_ns);
   const uint64_t took_ns = since(begin_ns, now_ns);
   thread.open.phase_ns[kOptimizer] += took_ns;
+  if (!in_backward) note_doing(kOther, now_ns);
   // The forward pass of a second optimizer begins here at the earliest, or the phases would sum to more than the step.
   thread.last_backward_end_ns = now_ns;
   if (thread.forward_begin_ns != 0) thread.forward_begin_ns = now_ns;
@@ -215,7 +249,9 @@ int StepClock::phase_slot(const char* name, uint64_t bytes) noexcept {
     return -1;
   }
   std::memcpy(body_->user_phase_names[body_->user_phases], name, bytes);
-  return static_cast<int>(body_->user_phases++);
+  const auto slot = static_cast<int>(body_->user_phases++);
+  publish();  // the names are no part of what a step publishes
+  return slot;
 }
 
 void StepClock::phase(ThreadClock& thread, uint32_t slot, uint64_t duration_ns) noexcept {
@@ -241,7 +277,7 @@ void StepClock::reset() noexcept {
   waiting_ = nullptr;
   body_ = &unpublished_;
   unpublished_ = TrainBody{};
-  profiled_step_ = false;
+  profiled_step_ = unphased_step_ = false;
   published_ns_ = 0;
 }
 
@@ -249,6 +285,13 @@ void StepClock::begin_step(ThreadClock& thread, uint64_t now_ns) noexcept {
   if (thread.step_begin_ns != 0) return;
   thread.step_begin_ns = now_ns;
   if (body_->first_boundary_mono_ns == 0) body_->first_boundary_mono_ns = now_ns;
+}
+
+// Counts it; gives the word that changed.
+uint16_t StepClock::add(uint64_t (&buckets)[kHistogramBuckets], uint64_t duration_ns) noexcept {
+  uint64_t& bucket = buckets[histogram_bucket(duration_ns)];
+  ++bucket;
+  return static_cast<uint16_t>(&bucket - reinterpret_cast<uint64_t*>(body_));
 }
 
 void StepClock::end_step(ThreadClock& thread, uint64_t now_ns, Counting counting) noexcept {
@@ -260,23 +303,33 @@ void StepClock::end_step(ThreadClock& thread, uint64_t now_ns, Counting counting
   if (profiled_step_) entry.flags |= kStepProfiled;
   if (counting == kCountBackward) entry.flags |= kStepEstimated;
   entry.own_ns = thread.open.own_ns;
-  uint64_t named_ns = 0;
-  for (uint32_t slot = 0; slot < kOther; ++slot) named_ns += thread.open.phase_ns[slot];
-  thread.open.phase_ns[kOther] = since(named_ns, entry.duration_ns);
-  std::memcpy(entry.phase_ns, thread.open.phase_ns, sizeof entry.phase_ns);
-
   body_->counting = counting;
   body_->step_ns_total += entry.duration_ns;
   body_->last_boundary_mono_ns = now_ns;
-  for (uint32_t slot = 0; slot < kPhases; ++slot) body_->phase_ns_total[slot] += entry.phase_ns[slot];
-  histogram_add(body_->step_histogram, entry.duration_ns);
-  for (uint32_t slot = 0; slot <= kOther; ++slot) histogram_add(body_->phase_histogram[slot], entry.phase_ns[slot]);
-  if (page_ != nullptr) {
-    page_->push_step(entry);  // before the total, so that a reader of the total finds the step
-    page_->publish();
+  uint16_t changed[1 + kOther + 1];
+  uint32_t changes = 0;
+  changed[changes++] = add(body_->step_histogram, entry.duration_ns);
+  if (unphased_step_) {
+    entry.flags |= kStepUnphased;
+  } else {
+    uint64_t named_ns = 0;
+    for (uint32_t slot = 0; slot < kOther; ++slot) named_ns += thread.open.phase_ns[slot];
+    thread.open.phase_ns[kOther] = since(named_ns, entry.duration_ns);
+    std::memcpy(entry.phase_ns, thread.open.phase_ns, sizeof entry.phase_ns);
+    for (uint32_t slot = 0; slot < kPhases; ++slot) body_->phase_ns_total[slot] += entry.phase_ns[slot];
+    for (uint32_t slot = 0; slot <= kOther; ++slot) {
+      changed[changes++] = add(body_->phase_histogram[slot], entry.phase_ns[slot]);
+    }
   }
-  published_ns_ = now_ns;
+  if (body_->shed >= kShedRecords) {
+    publish_if_due(now_ns);
+  } else if (page_ != nullptr) {
+    page_->push_step(entry);  // before the total, so that a reader of the total finds the step
+    page_->publish_step(changed, changes);
+    published_ns_ = now_ns;
+  }
   profiled_step_ = body_->capturing != 0;
+  unphased_step_ = body_->shed >= kShedPhases;
 
   // Where no batch came in this step, the forward pass is what comes next, else the next batch.
   thread.forward_begin_ns = thread.open.batches != 0 ? 0 : now_ns;

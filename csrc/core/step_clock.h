@@ -60,6 +60,20 @@ class StepClock {
   int phase_slot(const char* name, uint64_t bytes) noexcept;
   void phase(ThreadClock& thread, uint32_t slot, uint64_t duration_ns) noexcept;
 
+  // What is left away from now on (enum Shed), and why it was: how often the budget did so, `overhead_ppm` of TrainBody.
+  // A step that was under way then has no phases.
+  void set_shed(uint64_t shed, uint64_t sheds_total, uint64_t overhead_ppm) noexcept;
+  uint64_t shed() const noexcept { return body_->shed; }
+  // No optimizer steps, as far as is known: the end of a backward pass may be that of a step.
+  bool counts_backwards() const noexcept { return body_->counting == kCountNone || body_->counting == kCountBackward; }
+  // Changes each time that counting begins anew after `pymon disarm`.
+  uint32_t epoch() const noexcept { return epoch_; }
+  // What this thread had gathered before then is no part of a step now.
+  void restart(ThreadClock& thread) noexcept;
+
+  // The optimizer runs: what the end of the step will touch may come in meanwhile.
+  void prefetch() const noexcept;
+
   void set_capturing(bool on) noexcept;
   void set_loader_workers(uint64_t workers) noexcept { body_->loader_workers_plus_1 = workers + 1; }
   void set_thread(uint64_t tid) noexcept;
@@ -79,13 +93,17 @@ class StepClock {
   void end_step(ThreadClock& thread, uint64_t now_ns, Counting counting) noexcept;
   bool ends_iteration(ThreadClock& thread, uint64_t now_ns, uint32_t slot) noexcept;
   void end_newcomers_step(ThreadClock& thread) noexcept;
+  uint16_t add(uint64_t (&buckets)[kHistogramBuckets], uint64_t duration_ns) noexcept;
   void publish_if_due(uint64_t now_ns) noexcept;
+  void note_doing(Phase phase, uint64_t now_ns) noexcept;
 
   TrainBody unpublished_{};
   TrainBody* body_;
   PageWriter* page_ = nullptr;
   ThreadClock* waiting_ = nullptr;
   bool profiled_step_ = false;
+  bool unphased_step_ = false;
+  uint32_t epoch_ = 0;
   uint64_t published_ns_ = 0;
 };
 

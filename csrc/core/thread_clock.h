@@ -25,6 +25,8 @@ struct OpenStep {
 
 struct ThreadClock {
   uint32_t ended_phase = kNoPhase;  // what the last call ended; the caller takes it, to mark the GPU's time
+  uint32_t epoch = 0;               // of StepClock, when this thread last counted
+  uint64_t now_ns = 0;              // the clock as it was last read here
   bool trains = false;  // ran a backward pass or an optimizer
   bool armed = false;
   bool stepped_in_backward = false;

@@ -23,6 +23,7 @@ COMMANDS = {
     "diagnose": "Read profiler traces and name the cause of slow steps.",
     "daemon": "Watch this node: metrics, anomalies, captures, diagnoses.",
     "status": "Show what the daemon sees.",
+    "blackbox": "Show the last steps of a process that ended, and how it ended.",
     "capture": "Take a profiler capture of running training processes now.",
     "release": "Let go of the NVIDIA driver for a while, for its upgrade.",
     "doctor": "Say what works here, what is absent, and why.",

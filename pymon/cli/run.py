@@ -46,6 +46,15 @@ class _Watch:
         """Whether there is nothing left to wait for."""
         return self.private is None or self.private.hold() or bool(self.private.died())
 
+    def tell(self, pid: int, status: int) -> None:
+        """Nobody but the parent is sure to know how a process ended."""
+        request = wire.Request(
+            "ended", [pid], run_id=self.run_id, wait_status=status, timeout_s=1.0
+        )
+        with contextlib.suppress(PymonError):
+            if self.socket is not None:
+                agent_client.ask(self.socket, request)
+
 
 @click.command("run", context_settings={"allow_interspersed_args": False})
 @click.option("--name", default="", help="What the run is called in reports.")
@@ -70,7 +79,7 @@ def command(
     if watch.socket is None:
         _become(command_line, env)
     try:
-        status = training_command.run(command_line, env, watch.ready)
+        status = training_command.run(command_line, env, watch.ready, watch.tell)
     except OSError as err:
         _leave(watch, end=True)
         return _not_started(command_line[0], err)

@@ -28,17 +28,24 @@ _SI_USER = 0  # si_code of kill(2); the terminal's signals carry SI_KERNEL
 _TICK_S = 0.2
 
 
-def run(argv: Sequence[str], env: Mapping[str, str], tick: Callable[[], bool]) -> int:
+def run(
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    tick: Callable[[], bool],
+    ended: Callable[[int, int], None] = lambda pid, status: None,
+) -> int:
     """Runs it to its end and gives its wait status; raises OSError where it cannot be started.
 
-    `tick` is called a few times a second until it returns True.
+    `tick` is called a few times a second until it returns True, `ended` once, with the pid and the wait status.
     """
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # inherited as ignored, waitpid would find nobody
     watched = {*_FORWARDED, signal.SIGCHLD}
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
     try:
         pid = os.posix_spawnp(argv[0], [*argv], env, setsigmask=mask, setsigdef=_IGNORED_BY_PYTHON)
-        return _wait(pid, watched, tick)
+        status = _wait(pid, watched, tick)
+        ended(pid, status)
+        return status
     finally:
         with contextlib.suppress(KeyboardInterrupt):  # one that was meant for the child
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)

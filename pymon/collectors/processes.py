@@ -17,6 +17,7 @@ from pymon.model.distribution import Histogram
 from pymon.model.training import (
     PHASES,
     Counting,
+    Shed,
     StepRecord,
     TrainingProcess,
     TrainingSection,
@@ -26,7 +27,8 @@ KEEP_ENDED_S = 900.0  # so that an alert about a process outlives it long enough
 KEEP_ENDED_MAX = (
     128  # of one user; a node's GPUs many times over, and a bound against one who attaches and ends
 )
-_COUNTING = (Counting.NONE, Counting.OPTIMIZER, Counting.EXPLICIT, Counting.BACKWARD)
+_SHED = tuple(Shed)  # in the page's order
+COUNTING = (Counting.NONE, Counting.OPTIMIZER, Counting.EXPLICIT, Counting.BACKWARD)
 
 
 class Attached(Protocol):
@@ -138,7 +140,8 @@ def _process(
 ) -> TrainingProcess:
     hello = attached.hello
     boundary_ns = sample.last_boundary_mono_ns
-    known = sample.counting < len(_COUNTING)
+    known = sample.counting < len(COUNTING)
+    off = sample.shed == layout.SHED_ALL
     process = TrainingProcess(
         attach_id=hello.attach_id,
         pid=attached.pid,
@@ -151,7 +154,7 @@ def _process(
         script=hello.script,
         attached_real_ns=hello.attached_real_ns,
         ended=attached.ended,
-        counting=_COUNTING[sample.counting] if known else Counting.NONE,
+        counting=COUNTING[sample.counting] if known else Counting.NONE,
         steps_total=min(sample.steps_total, MAX_COUNT),
         steps_lost_total=lost_total,
         backwards_total=min(sample.backwards_total, MAX_COUNT),
@@ -164,17 +167,26 @@ def _process(
             sample.step_ns_total / 1e9,
         ),
         own_cost_s_total=sample.own_ns_total / 1e9,
-        open_step_age_s=max(0, now_ns - boundary_ns) / 1e9 if boundary_ns else None,
+        # Of a probe that was switched off nobody knows when its last step was.
+        open_step_age_s=max(0, now_ns - boundary_ns) / 1e9 if boundary_ns and not off else None,
         capturing=sample.capturing,
         new_steps=(),
         loader_workers=sample.loader_workers,
         user_phase_s_total=tuple((name, ns / 1e9) for name, ns in sample.user_phase_ns_total),
+        shed=_SHED[sample.shed],
+        sheds_total=min(sample.sheds_total, MAX_COUNT),
+        overhead_ratio=sample.overhead_ratio,
+        doing=None if sample.doing is None or off else PHASES[sample.doing],
+        doing_age_s=None
+        if sample.doing is None or off
+        else max(0, now_ns - sample.doing_since_mono_ns) / 1e9,
         host_pid=attached.host_pid,
     )
-    return _with_steps(process, tuple(_record(step) for step in steps))
+    return _with_steps(process, tuple(record(step) for step in steps))
 
 
-def _record(step: StepSample) -> StepRecord:
+def record(step: StepSample) -> StepRecord:
+    """In seconds."""
     return StepRecord(
         step=step.step,
         end_mono_ns=step.end_mono_ns,
@@ -198,12 +210,11 @@ def _with_steps(process: TrainingProcess, steps: tuple[StepRecord, ...]) -> Trai
         return replace(
             process, new_steps=steps, new_steady=0, new_median_s=None, new_phase_mean_s=()
         )
+    phased = [step.phases_s for step in steady if step.phases_s]
     return replace(
         process,
         new_steps=steps,
         new_steady=len(steady),
         new_median_s=statistics.median(step.duration_s for step in steady),
-        new_phase_mean_s=tuple(
-            statistics.fmean(step.phases_s[slot] for step in steady) for slot in range(len(PHASES))
-        ),
+        new_phase_mean_s=tuple(map(statistics.fmean, zip(*phased, strict=True))),
     )

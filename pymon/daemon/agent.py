@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pymon.daemon.death import Watch, until_readable, watching
+from pymon.daemon.death import UNKNOWN, Watch, in_words, until_readable, watching
 from pymon.daemon.listener import listen
 from pymon.daemon.peers import Peer, close_all, peer_of, receive
 from pymon.link import wire
@@ -26,6 +26,8 @@ MAX_PER_UID = 256
 HELLO_TIMEOUT_S = 5.0
 SEND_TIMEOUT_S = 5.0  # a command that does not read its answer
 RECONNECT_S = 3.0  # a probe tries again every two seconds: it has not ended before that
+PARENT_S = 1.0  # `pymon run` waits for its child, and tells at once
+WORDS_MAX = 512  # of parents: many times the connections that come at once
 PAUSE_S = 0.05  # after each message of a trainer: it has one receipt to send for each order, and a flood must wait
 
 
@@ -79,6 +81,7 @@ class AgentServer:
     _listener: socket.socket | None = None
     _path: Path | None = None
     _inode: int = 0
+    _words: dict[tuple[int, str, int], asyncio.Future[int]] = field(default_factory=dict)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
     _live: Counter[int] = field(default_factory=Counter)
 
@@ -197,11 +200,33 @@ class AgentServer:
             attachment.sock = None
             sock.close()
         how = await watch.how(RECONNECT_S)
+        if how == UNKNOWN:
+            how = await self._word_of_parent(attachment)
         if self.attachments.get(attach_id) is attachment:  # else it connected again
             del self.attachments[attach_id]
             attachment.ended = how or "disconnected"
+            self.handlers.ended(
+                attachment
+            )  # before the collector takes its last look, and closes the page
             self._gone.append(attachment)
-            self.handlers.ended(attachment)
+
+    async def _word_of_parent(self, attachment: Attachment) -> str:
+        """What `pymon run`, whose child it was, says of an end that the kernel does not tell us; else `unknown`."""
+        key = (attachment.uid, attachment.hello.run_id, attachment.hello.pid)
+        if not attachment.hello.run_id:
+            return UNKNOWN
+        heard = self._words.setdefault(key, asyncio.get_running_loop().create_future())
+        await asyncio.wait({heard}, timeout=PARENT_S)
+        return in_words(heard.result()) if heard.done() else UNKNOWN
+
+    def hear(self, peer: Peer, run_id: str, pid: int, wait_status: int) -> None:
+        """The parent's word: `pid` in its own pid namespace, of its own user's run."""
+        while len(self._words) >= WORDS_MAX:
+            del self._words[next(iter(self._words))]
+        future = asyncio.get_running_loop().create_future()
+        word = self._words.setdefault((peer.uid, run_id, pid), future)
+        if not word.done():
+            word.set_result(wait_status)
 
     def _open_page(self, peer: Peer, hello: wire.Hello, fds: list[int]) -> PageReader:
         if len(fds) != 1:

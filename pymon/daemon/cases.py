@@ -137,8 +137,12 @@ def _read(folder: Path) -> _Reading:
     return _Reading(report.diagnoses, folder / "report.html")
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Under a temporary name first, so that nobody reads half of it. Raises OSError."""
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Under a temporary name first, so that nobody reads half of it. Raises OSError, and leaves nothing then."""
     temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)
+    try:
+        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise

@@ -102,6 +102,13 @@ class Journal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_bytes: Bytes = 64 * 1024 * 1024
 
 
+class Blackbox(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[blackbox]"""
+
+    keep_max: Count = 128
+    max_bytes: Bytes = 64 * 1024 * 1024
+
+
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The whole file; every section and key may be left out."""
 
@@ -115,6 +122,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     capture: Capture = Capture()
     kineto: Kineto = Kineto()
     journal: Journal = Journal()
+    blackbox: Blackbox = Blackbox()
 
 
 def load(path: Path | None) -> Config:

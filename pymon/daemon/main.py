@@ -26,6 +26,7 @@ from pymon.collectors.nvml import NvmlCollector
 from pymon.daemon import config as configuration
 from pymon.daemon import folders
 from pymon.daemon.agent import AgentServer, Attachment, Handlers
+from pymon.daemon.boxes import Boxes
 from pymon.daemon.cases import Cases
 from pymon.daemon.config import Config
 from pymon.daemon.http import HttpServer, Pages
@@ -128,16 +129,23 @@ class Daemon:
         )
         clear_temporary(self.captures.captures_dir)
         spool.clear_all(self.captures.spool_dir)
+        self.boxes = Boxes(
+            folders.own(self.state_dir / "blackbox", 0o700),
+            self.clock,
+            config.blackbox.keep_max,
+            config.blackbox.max_bytes,
+        )
         self.journal = Journal(self.state_dir / "journal.sqlite", config.journal.max_bytes)
         self.pipeline = self._pipeline(config)
         self.schedule = Schedule(self.pipeline.tick)
         self.requests = Requests(
-            self.pipeline, self.server, self.socket, self.state_dir, "off", self.gpus
+            self.pipeline, self.server, self.socket, self.state_dir, "off", self.gpus, self.boxes
         )
         self._end = asyncio.Event()
 
     async def run(self) -> None:
         """Until a signal, or until a private daemon is needed no more."""
+        self.boxes.start()
         self.server.start(self.socket, 0o600 if self.options.private else 0o666)
         try:
             await self._start_http()
@@ -222,6 +230,7 @@ class Daemon:
 
     def _ended(self, attachment: Attachment) -> None:
         log.info("gone pid %d: %s", attachment.pid, attachment.ended)
+        self.boxes.keep(attachment)
         self.captures.lost(attachment.hello.attach_id)
 
     def _receipt(self, attach_id: str, receipt: wire.Receipt) -> None:
@@ -289,6 +298,7 @@ class Daemon:
         await self.http.stop()
         if self.kineto is not None:
             self.kineto.stop()
+        await asyncio.to_thread(self.boxes.close, END_S / 3)
         await asyncio.to_thread(self.journal.close, END_S / 2)
 
 

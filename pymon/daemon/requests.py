@@ -15,6 +15,7 @@ import msgspec
 from pymon import __version__
 from pymon.base.errors import PymonError
 from pymon.daemon.agent import AgentServer
+from pymon.daemon.boxes import Boxes, box_replies
 from pymon.daemon.cases import write_whole
 from pymon.daemon.host_rows import absent_rows, job_rows
 from pymon.daemon.nvml.release import release
@@ -46,6 +47,7 @@ class Requests:
     state_dir: Path
     http_url: str
     gpus: Supervisor = field(default_factory=Supervisor)
+    boxes: Boxes | None = None
 
     async def answer(self, peer: Peer, request: wire.Request) -> AsyncIterator[wire.Reply]:
         """Never raises for what a peer may send."""
@@ -57,6 +59,13 @@ class Requests:
                 yield fitting(wire.Reply(last=True, body=self._status()))
             elif request.command == "release":
                 yield await release(self.gpus, peer, request.for_s)
+            elif request.command == "ended":
+                for pid in request.pids[:1]:
+                    self.server.hear(peer, request.run_id, pid, request.wait_status)
+                yield wire.Reply(last=True)
+            elif request.command == "blackbox":
+                async for reply in box_replies(self.boxes, peer, request.pids):
+                    yield reply
             elif request.command == "summary":
                 await asyncio.sleep(SETTLE_S)
                 if self.server.someone_ended:  # what it did last belongs into its summary

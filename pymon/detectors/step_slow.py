@@ -99,6 +99,9 @@ class StepSlow:
 
 def _grown_phases(now: Sequence[Tick], usual: Sequence[Tick]) -> tuple[str, ...]:
     """Which phases took the extra time, largest first; those below a tenth of it go unnamed."""
+    now, usual = ([tick for tick in ticks if tick.phase_mean_s] for ticks in (now, usual))
+    if not now or not usual:
+        return ()
     grown = []
     for slot, phase in enumerate(PHASES):
         now_s, usual_s = _phase_s(now, slot), _phase_s(usual, slot)

@@ -22,6 +22,13 @@ COUNT_LAST: Final = 3  # enum Counting: none, optimizer, explicit, backward
 
 STEP_PROFILED: Final = 1
 STEP_ESTIMATED: Final = 2
+STEP_UNPHASED: Final = 4
+
+SHED_KERNELS: Final = 1  # enum Shed
+SHED_PHASES: Final = 2
+SHED_RECORDS: Final = 3
+SHED_ALL: Final = 4  # pymon disarm
+DOING_SHIFT: Final = 56
 
 HEADER_BYTES: Final = 256
 TRAIN_OFFSET: Final = 256
@@ -58,7 +65,7 @@ MAX_PAGE_BYTES: Final = 16 << 20
 
 # magic, major, minor, page_bytes, pid, start_ticks, created mono and real, attach_id, train, gpu, cupti, ring, gpu ring
 HEADER: Final = struct.Struct("<8s2I5Q16s12Q")
-TRAIN_SCALARS: Final = struct.Struct("<16Q")
+TRAIN_SCALARS: Final = struct.Struct("<24Q")
 TRAIN_PHASES: Final = struct.Struct(f"<{PHASE_SLOTS}Q")
 TRAIN_HISTOGRAM: Final = struct.Struct(f"<{HISTOGRAM_BUCKETS}Q")
 RING_ENTRY: Final = struct.Struct(f"<8Q{PHASE_SLOTS}Q")

@@ -5,6 +5,8 @@ Both give the same bytes and refuse the same pages; the bytes get their names he
 
 from __future__ import annotations
 
+import fcntl
+import os
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -57,6 +59,14 @@ class TrainSample:
     user_phase_ns_total: tuple[tuple[str, int], ...]
     step_histogram: tuple[int, ...]
     phase_histograms: tuple[tuple[int, ...], ...]
+    doing: int | None = None  # the phase slot that goes on; None: nothing yet, or not told
+    doing_since_mono_ns: int = 0
+    shed: int = 0  # enum Shed: what the probe leaves away
+    sheds_total: int = 0
+    overhead_ratio: float | None = (
+        None  # own cost per step time, of the probe's last window; None before the first
+    )
+    budget_ratio: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +82,13 @@ class StepSample:
     profiled: bool
     estimated: bool
     own_ns: int
-    phase_ns: tuple[int, ...]  # the slots that part a step
+    phase_ns: tuple[int, ...]  # the slots that part a step; empty where they were shed
 
 
 class _Raw(Protocol):
     """What both backends give: whole states as bytes."""
 
+    def copy(self) -> bytes: ...
     def header(self) -> bytes: ...
     def train(self) -> bytes | None: ...
     def gpu(self) -> bytes | None: ...
@@ -108,6 +119,22 @@ class PageReader:
             raise PageError(str(err)) from None
         except OSError as err:
             raise PageError(f"not a page: {err.strerror}") from None
+
+    @classmethod
+    def of_bytes(cls, page: bytes, backend: Backend | None = None) -> PageReader:
+        """Of a page that was kept as bytes (`copy`). Raises PageError, OSError where there is no memory."""
+        fd = os.memfd_create("pymon-kept-page", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        try:
+            with os.fdopen(os.dup(fd), "wb") as file:
+                file.write(page)
+            fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
+            return cls.open(fd, backend)
+        finally:
+            os.close(fd)
+
+    def copy(self) -> bytes:
+        """All bytes of it, as they stand: up to `layout.MAX_PAGE_BYTES`."""
+        return self._open().copy()
 
     def train(self) -> TrainSample | None:
         """The newest whole state; None where there was no quiet moment, as after a writer's death in mid-copy."""
@@ -161,6 +188,7 @@ def _train(body: bytes) -> TrainSample:
     scalars = layout.TRAIN_SCALARS.unpack_from(body)
     phases = layout.TRAIN_PHASES.unpack_from(body, layout.TRAIN_PHASES_BYTE)
     histogram_bytes = layout.TRAIN_HISTOGRAM.size
+    doing = (scalars[20] >> layout.DOING_SHIFT) - 1
     return TrainSample(
         counting=scalars[0] if scalars[0] <= layout.COUNT_LAST else 0,
         steps_total=scalars[1],
@@ -186,6 +214,12 @@ def _train(body: bytes) -> TrainSample:
             )
             for slot in range(layout.STEP_PHASES)
         ),
+        doing=doing if 0 <= doing < layout.STEP_PHASES else None,
+        doing_since_mono_ns=scalars[20] & ((1 << layout.DOING_SHIFT) - 1),
+        shed=min(scalars[21], layout.SHED_ALL),
+        sheds_total=scalars[22],
+        overhead_ratio=(scalars[23] & 0xFFFFFFFF) / 1e6 if scalars[23] else None,
+        budget_ratio=(scalars[23] >> 32) / 1e6 if scalars[23] else None,
     )
 
 
@@ -213,5 +247,5 @@ def _step(raw: bytes) -> StepSample:
         profiled=bool(flags & layout.STEP_PROFILED),
         estimated=bool(flags & layout.STEP_ESTIMATED),
         own_ns=words[5],
-        phase_ns=words[8 : 8 + layout.STEP_PHASES],
+        phase_ns=() if flags & layout.STEP_UNPHASED else words[8 : 8 + layout.STEP_PHASES],
     )

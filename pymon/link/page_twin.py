@@ -46,6 +46,10 @@ class PageTwin:
         """As it was when the page was opened."""
         return self._header
 
+    def copy(self) -> bytes:
+        """All bytes as they stand."""
+        return self._page[:]
+
     def train(self) -> bytes | None:
         """The body, copied while its seqlock stood still; None where it never did."""
         return self._section(self._train_at, layout.TRAIN_BODY_BYTES)

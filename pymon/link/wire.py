@@ -85,8 +85,9 @@ class Receipt:
 
 @dataclass(frozen=True)
 class Request:
-    """A command's wish: `capture`, `status`, `summary` (of `run_id`), `release` (the driver, for `for_s`), or `hold`:
-    stay alive while I am connected."""
+    """A command's wish: `capture`, `status`, `summary` (of `run_id`), `release` (the driver, for `for_s`), `blackbox`
+    (of `pids`; without one a list), `ended` (`pids`' parent tells their `wait_status`), or `hold`: stay alive while I
+    am connected."""
 
     command: str
     pids: list[int] = field(default_factory=list)  # empty: all
@@ -94,6 +95,7 @@ class Request:
     run_id: str = ""
     timeout_s: float = 120.0
     for_s: float = 0.0
+    wait_status: int = 0
 
 
 @dataclass(frozen=True)

@@ -20,12 +20,22 @@ class StepRecord:
     step: int  # 1 is the first step of the process
     end_mono_ns: int
     duration_s: float
-    phases_s: tuple[float, ...]  # one per PHASES
+    phases_s: tuple[float, ...]  # one per PHASES; empty where the probe's budget left them away
     backwards: int
     optimizer_calls: int
     batches: int
     profiled: bool  # a capture ran: its time is not the training's
     estimated: bool  # counted from backwards, since no optimizer hook fired
+
+
+class Shed(Enum):
+    """What the probe leaves away to hold its budget, each with all before it; OFF by `pymon disarm`."""
+
+    NOTHING = "nothing"
+    KERNELS = "kernels"  # the sums over CUPTI's records
+    PHASES = "phases"  # the parts of a step, and their GPU times
+    RECORDS = "records"  # single steps: what is left is their number and time, once a second
+    OFF = "off"
 
 
 class Counting(Enum):
@@ -75,6 +85,13 @@ class TrainingProcess:
     user_phase_s_total: tuple[tuple[str, float], ...] = ()  # pymon.phase(name): may overlap PHASES
     cuda_events: CudaEvents | None = None  # None: the page, of an older probe, has no such section
     cupti: CuptiSums | None = None
+    shed: Shed = Shed.NOTHING
+    sheds_total: int = 0  # layers that the budget took away
+    overhead_ratio: float | None = (
+        None  # the probe's cost per step time of its last window, its threads' included
+    )
+    doing: str | None = None  # of PHASES, what goes on now; None: nothing yet, or not told
+    doing_age_s: float | None = None  # since it began
     # By the kernel, in the daemon's own pid namespace; None where the process lies outside of it.
     host_pid: int | None = None
 

@@ -16,14 +16,15 @@ def render(report: TraceReport) -> str:
     """One JSON object: `version`, `traces` (facts), `diagnoses`, `problems`; absent is null, times
     are seconds.
     """
-    return json.dumps({"version": VERSION, **_plain(report)}, indent=2, ensure_ascii=False)
+    return json.dumps({"version": VERSION, **plain(report)}, indent=2, ensure_ascii=False)
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Dataclasses as objects, enums as their values, tuples as lists."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, tuple):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     return value

@@ -51,6 +51,7 @@ def served(tmp_path):
     def run(talk):
         async def main():
             daemon = Daemon(tmp_path / "agent.sock")
+            daemon.loop = asyncio.get_running_loop()
             daemon.server.start(daemon.path, 0o600)
             try:
                 return await asyncio.to_thread(talk, daemon)
@@ -290,10 +291,43 @@ def test_a_trainer_that_connects_again_takes_its_own_place_and_has_not_ended(ser
         assert daemon.server.send(ID, wire.CaptureOrder("c1", "/spool"))
         assert receive(second).capture_id == "c1"
         second.close()
-        until(lambda: daemon.ended)
+        until(lambda: daemon.server.someone_ended)
         return [one.ended for one in daemon.server.seen()], daemon.server.seen()
 
     assert served(talk) == (["disconnected"], [])
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ({}, "killed by SIGKILL"),
+        ({"run_id": "another"}, "unknown"),
+        ({"pid": 1}, "unknown"),
+        ({"uid": 12345}, "unknown"),
+    ],
+)
+def test_the_parents_word_counts_where_the_kernel_tells_nothing(served, monkeypatch, word, said):
+    """As before Linux 6.15, where a process that its parent has waited for is forgotten."""
+
+    async def blind(watch, grace_s):
+        return "unknown"
+
+    monkeypatch.setattr(death.Watch, "how", blind)
+    word = {"uid": os.getuid(), "run_id": "r1", "pid": os.getpid()} | word
+
+    def talk(daemon):
+        fd = memfd_page(ID)
+        sock = connect(daemon.path)
+        send(sock, wire.Hello(ID, os.getpid(), run_id="r1"), [fd])
+        os.close(fd)
+        assert isinstance(receive(sock), wire.Welcome)
+        peer = agent.Peer(1, word["uid"])
+        daemon.loop.call_soon_threadsafe(daemon.server.hear, peer, word["run_id"], word["pid"], 9)
+        sock.close()
+        until(lambda: daemon.ended)
+        return daemon.ended[0].ended
+
+    assert served(talk) == said
 
 
 def test_a_connection_that_comes_back_in_time_was_no_end(served, monkeypatch):

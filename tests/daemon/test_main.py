@@ -116,7 +116,7 @@ def test_a_private_daemon_ends_after_its_last_client(life, monkeypatch):
 
 
 def test_a_private_daemon_that_nobody_comes_to_ends(life, monkeypatch):
-    monkeypatch.setattr(module, "FIRST_CLIENT_S", 0.3)
+    monkeypatch.setattr(module, "FIRST_CLIENT_S", 5.0)
 
     assert life(None, private=True, http=None)[1].endswith(" http=off\n")
 

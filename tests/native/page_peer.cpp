@@ -31,6 +31,12 @@ int print_layout() {
   print("STEP_PHASES", kOther + 1);
   print("STEP_PROFILED", kStepProfiled);
   print("STEP_ESTIMATED", kStepEstimated);
+  print("STEP_UNPHASED", kStepUnphased);
+  print("SHED_KERNELS", kShedKernels);
+  print("SHED_PHASES", kShedPhases);
+  print("SHED_RECORDS", kShedRecords);
+  print("SHED_ALL", kShedAll);
+  print("DOING_SHIFT", kDoingShift);
   print("HEADER_BYTES", sizeof(Header));
   print("TRAIN_OFFSET", kTrainOffset);
   print("TRAIN_BODY_IN_SECTION", offsetof(TrainSection, body));

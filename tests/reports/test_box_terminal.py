@@ -1,0 +1,43 @@
+import io
+
+import pytest
+from rich.console import Console
+
+from pymon.reports import box_terminal
+from tests.reports.boxes import box
+
+
+def shown(one, steps=10):
+    text = io.StringIO()
+    Console(file=text, width=200).print(box_terminal.render(one, steps))
+    return text.getvalue()
+
+
+def test_it_says_who_died_of_what_and_at_what():
+    text = shown(box())
+    assert "pid 4711, rank 3 of 8, job 77, train.py" in text
+    assert "ended   killed by SIGKILL, seen 2001-09-09 01:46:40 UTC" in text
+    assert "kernel log: Out of memory: Killed process 4711 (python)" in text
+    assert "in `backward` for 1.5 s when the end was seen" in text
+    assert "3; median 100 ms of the last 3, the last one 2 s before" in text
+
+
+def test_only_the_last_steps_are_listed_and_captured_ones_are_marked():
+    rows = [line for line in shown(box(), steps=2).splitlines() if line.strip()[:1].isdigit()]
+    assert [row.split()[0] for row in rows] == ["2", "3"]
+    assert "captured" in rows[0]
+    assert rows[1].split()[1:3] == ["2", "s"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"steps": ()}, "not recorded"),
+        ({"steps": (), "steps_total": 0}, "no step is recorded"),
+        ({"counting": None, "steps_total": None}, "writing its totals"),
+        ({"doing": None}, "not told"),
+        ({"ended": "unknown", "evidence": ()}, "ended   unknown"),
+    ],
+)
+def test_what_is_not_known_is_said_so(changes, said):
+    assert said in shown(box(**changes))
