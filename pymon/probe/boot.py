@@ -1,7 +1,8 @@
-"""Loaded by `pymon.pth` at the start of every Python where PYMON is set: attaches as soon as torch is imported.
+"""Loaded by `pymon.pth` where PYMON is set, when `import torch` begins: attaches at its end.
 
-It puts one finder first in `sys.meta_path`, which waits for `import torch` and then goes away. Nothing here may raise:
-an exception would print a traceback at every start of Python, and a SystemExit would end it.
+The `.pth` itself only puts one class first in `sys.meta_path`, which waits for that import: what this file costs, most
+of it the search for it, is then nobody's who never trains. Here another finder takes its place, and goes away when it
+is. Nothing may raise: an exception would print a traceback at every start of Python, a SystemExit would end it.
 """
 
 from __future__ import annotations
@@ -66,16 +67,18 @@ def _is_training() -> bool:
     return program not in _NOT_A_TRAINING
 
 
-def boot() -> None:
-    """Wait for torch, or attach at once where it is here already."""
+def boot() -> _TorchFinder | None:
+    """Wait for torch, or attach at once where it is here already; gives who waits."""
     if os.environ.get("PYMON", "0") in ("", "0") or not _is_training():
-        return
+        return None
     if "torch" in sys.modules:
         from pymon.probe.attach import attach
 
         attach()
-    elif not any(isinstance(finder, _TorchFinder) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _TorchFinder())
+        return None
+    finder = _TorchFinder()
+    sys.meta_path.insert(0, finder)
+    return finder
 
 
-boot()
+waiting = boot()

@@ -1,9 +1,13 @@
 """PYMON=1 attaches at the end of `import torch`, and costs a Python that never trains next to nothing."""
 
+import shutil
+import subprocess
+import sys
+
 import pytest
 
 from pymon import native
-from tests.probe.training import environment, python
+from tests.probe.training import ROOT, environment, python
 
 pytest.importorskip("torch", reason="the probe hooks torch")
 pytestmark = pytest.mark.skipif(native.probe()[0] is None, reason=native.probe()[1])
@@ -48,6 +52,45 @@ def test_without_torch_it_loads_nothing_heavy(env):
     )
     armed, off = python(heavy, env)[1], python(heavy, {**env, "PYMON": "0"})[1]
     assert armed == off
+
+
+@pytest.fixture
+def installed(env, tmp_path):
+    """Runs code in a Python of nothing but the packaged `.pth` and pymon; gives what it prints."""
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "pymon").symlink_to(ROOT / "pymon")
+    shutil.copy(ROOT / "pymon/probe/pymon.pth", tmp_path / "site")
+    bare = {key: value for key, value in env.items() if key not in ("PYTHONPATH", "PYMON")}
+
+    def run(code, **more):
+        start = f"import site; site.addsitedir({str(tmp_path / 'site')!r})\n"
+        command = [sys.executable, "-S", "-c", start + code]
+        done = subprocess.run(command, env=bare | more, capture_output=True, text=True, timeout=60)
+        assert done.stderr == ""
+        return done.stdout
+
+    return run
+
+
+def test_the_pth_loads_no_module_at_all_in_a_process_that_never_imports_torch(installed):
+    modules = "import sys; print(sorted(sys.modules))"
+    assert installed(modules, PYMON="1") == installed(modules, PYMON="0") == installed(modules)
+
+
+def test_the_pth_attaches_when_torch_is_imported(installed):
+    other = [path for path in sys.path if path.endswith("site-packages")]
+    code = f"import sys; sys.path += {other!r}\n{HOOKED}"
+    watches = "print(type(sys.meta_path[0]).__module__, sys.meta_path[0])"
+    assert installed(code + watches, PYMON="1").splitlines()[0] == "1 BackwardPass"
+    assert "ymon" not in installed(code + watches, PYMON="1").splitlines()[1]
+    assert installed(code, PYMON="0") == "0 method_descriptor\n"
+
+
+def test_the_pth_leaves_commands_alone_and_a_missing_torch_missing(installed):
+    code = "import sys; sys.argv = ['/usr/bin/pip']\n"
+    code += "try: import torch\nexcept ModuleNotFoundError as err: print(err)\n"
+    code += "print('pymon.probe.attach' in sys.modules)"
+    assert installed(code, PYMON="1") == "No module named 'torch'\nFalse\n"
 
 
 def test_a_missing_torch_fails_as_ever(env):
