@@ -112,7 +112,7 @@ def test_each_file_costs_only_what_is_read_from_it(tmp_path, fault, version):
 )  # EPERM EIO EACCES ENODEV EINVAL EOPNOTSUPP
 def test_each_file_that_may_not_or_cannot_be_read(tmp_path, monkeypatch, code):
     tree = whole.tree(tmp_path / "host")
-    real_open, closed = os.open, []
+    real_open, closed, told = os.open, [], set()
 
     def refuse(path, *args, **more):
         if str(path) in closed:
@@ -131,6 +131,8 @@ def test_each_file_that_may_not_or_cannot_be_read(tmp_path, monkeypatch, code):
         for reason in reasons:
             if os.strerror(code) in reason:
                 assert closed[0] in reason  # it says which file
+                told.add(closed[0])
+    assert len(told) > 30
 
 
 def test_folders_that_vanish_one_after_the_other(tmp_path):

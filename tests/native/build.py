@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -39,7 +40,15 @@ def built(sanitizer: str, target: str = "all") -> Path:
             "Unix Makefiles",
             f"-DSANITIZE={sanitizer}",
         ],
-        ["cmake", "--build", str(folder), "--target", target],
+        [
+            "cmake",
+            "--build",
+            str(folder),
+            "--parallel",
+            str(os.cpu_count() or 1),
+            "--target",
+            target,
+        ],
     ):
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]

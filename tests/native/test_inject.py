@@ -14,6 +14,7 @@ import pytest
 import pymon.native
 from pymon.link.page import PageReader
 from tests.native.build import gpu_doubles
+from tests.waiting import PATIENCE_S, until
 
 LIBRARY = Path(pymon.native.__file__).with_name("libpymon_inject.so")
 pytestmark = [
@@ -60,7 +61,7 @@ def listener(tmp_path):
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     sock.bind(str(tmp_path / "agent.sock"))
     sock.listen()
-    sock.settimeout(10)
+    sock.settimeout(PATIENCE_S)
     yield sock
     sock.close()
 
@@ -88,27 +89,18 @@ def running(program, tmp_path, *arguments, **env):
     assert process.stdout.readline() == "up\n"
     yield process
     if process.poll() is None:
-        process.communicate(timeout=10)
+        process.communicate(timeout=PATIENCE_S)
 
 
 def attached(listener):
     """The connection of the injected library, its hello, and its page."""
     sock, _ = listener.accept()
-    sock.settimeout(10)
+    sock.settimeout(PATIENCE_S)
     data, ancillary, _, _ = sock.recvmsg(65536, 64)
     fds = array.array("i", ancillary[0][2])
     page = PageReader.open(fds[0])
     os.close(fds[0])
     return sock, json.loads(data), page
-
-
-def until(done):
-    import time
-
-    end = time.monotonic() + 10
-    while not done():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def test_a_program_that_knows_nothing_of_pymon_is_measured(program, listener, tmp_path):
@@ -123,7 +115,7 @@ def test_a_program_that_knows_nothing_of_pymon_is_measured(program, listener, tm
         assert (hello["pid"], hello["rank"], hello["script"]) == (process.pid, 3, "plain")
         assert hello["job_id"] == 'a "job"?'
         assert hello["attach_id"] == page.header.attach_id
-        process.communicate(timeout=10)
+        process.communicate(timeout=PATIENCE_S)
         assert process.returncode == 0
         assert page.cupti().state == "disarmed"
         sock.close()
@@ -151,7 +143,7 @@ def test_a_capture_order_is_refused_with_the_reason_and_the_daemon_may_come_back
 
 def test_without_a_daemon_the_program_runs_and_ends_as_ever(program, tmp_path):
     with running(program, tmp_path) as process:
-        process.communicate(timeout=10)
+        process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0
 
 
