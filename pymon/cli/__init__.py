@@ -25,6 +25,8 @@ COMMANDS = {
     "status": "Show what the daemon sees.",
     "blackbox": "Show the last steps of a process that ended, and how it ended.",
     "capture": "Take a profiler capture of running training processes now.",
+    "disarm": "Quiet the probes of running trainings, until `pymon arm`.",
+    "arm": "Take a `pymon disarm` back.",
     "release": "Let go of the NVIDIA driver for a while, for its upgrade.",
     "doctor": "Say what works here, what is absent, and why.",
 }

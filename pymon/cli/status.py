@@ -33,6 +33,7 @@ def command(socket: Path | None, as_json: bool) -> None:
         ("training processes", "processes"),
         ("GPUs", "gpus"),
         ("jobs", "jobs"),
+        ("disarmed", "disarmed"),
         ("incidents", "incidents"),
         ("captures", "captures"),
         ("collectors", "collectors"),

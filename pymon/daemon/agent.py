@@ -65,6 +65,7 @@ class Handlers:
     ended: Callable[[Attachment], None]
     receipt: Callable[[str, wire.Receipt], None]
     request: Callable[[Peer, wire.Request], AsyncIterator[wire.Reply]]
+    welcome: Callable[[wire.Hello, Peer], wire.Welcome] = lambda hello, peer: wire.Welcome()
 
 
 @dataclass(slots=True)
@@ -105,7 +106,12 @@ class AgentServer:
                 ):  # else another daemon has taken the name
                     self._path.unlink()
 
-    def send(self, attach_id: str, order: wire.CaptureOrder) -> bool:
+    def welcome_again(self) -> None:
+        """Tells every trainer what holds for it now."""
+        for attach_id, attachment in list(self.attachments.items()):
+            self.send(attach_id, self.handlers.welcome(attachment.hello, attachment.peer))
+
+    def send(self, attach_id: str, order: wire.CaptureOrder | wire.Welcome) -> bool:
         """Gives an order to a trainer; False where it is gone or does not read."""
         attachment = self.attachments.get(attach_id)
         if attachment is None or attachment.sock is None:
@@ -180,7 +186,8 @@ class AgentServer:
         finally:
             close_all(fds)  # the mapping is all that is needed
             fds.clear()
-        sock.send(wire.encode(wire.Welcome()), socket.MSG_NOSIGNAL)
+        welcome = self.handlers.welcome(hello, peer)
+        sock.send(wire.encode(welcome), socket.MSG_NOSIGNAL)
         attachment = Attachment(hello, peer, page, sock)
         with watching(sock, peer) as watch:
             await self._attached(sock, attachment, watch)

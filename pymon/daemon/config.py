@@ -102,6 +102,12 @@ class Journal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_bytes: Bytes = 64 * 1024 * 1024
 
 
+class Probe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[probe]"""
+
+    budget_ratio: Annotated[float, msgspec.Meta(gt=0, le=1)] = 0.01  # design: 1 % of step time
+
+
 class Blackbox(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[blackbox]"""
 
@@ -123,6 +129,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     kineto: Kineto = Kineto()
     journal: Journal = Journal()
     blackbox: Blackbox = Blackbox()
+    probe: Probe = Probe()
 
 
 def load(path: Path | None) -> Config:

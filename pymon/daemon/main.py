@@ -26,6 +26,7 @@ from pymon.collectors.nvml import NvmlCollector
 from pymon.daemon import config as configuration
 from pymon.daemon import folders
 from pymon.daemon.agent import AgentServer, Attachment, Handlers
+from pymon.daemon.arming import Arming
 from pymon.daemon.boxes import Boxes
 from pymon.daemon.cases import Cases
 from pymon.daemon.config import Config
@@ -99,6 +100,7 @@ class Daemon:
                 ended=self._ended,
                 receipt=self._receipt,
                 request=self._request,
+                welcome=self._welcome,
             )
         )
         self.gpus = Supervisor(_nvml_settings(config, options.nvml_library))
@@ -135,11 +137,19 @@ class Daemon:
             config.blackbox.keep_max,
             config.blackbox.max_bytes,
         )
+        self.arming = Arming.load(self.state_dir / "disarmed.json")
         self.journal = Journal(self.state_dir / "journal.sqlite", config.journal.max_bytes)
         self.pipeline = self._pipeline(config)
         self.schedule = Schedule(self.pipeline.tick)
         self.requests = Requests(
-            self.pipeline, self.server, self.socket, self.state_dir, "off", self.gpus, self.boxes
+            self.pipeline,
+            self.server,
+            self.socket,
+            self.state_dir,
+            "off",
+            self.gpus,
+            self.boxes,
+            self.arming,
         )
         self._end = asyncio.Event()
 
@@ -228,6 +238,10 @@ class Daemon:
         hello = attachment.hello
         log.info("attached pid %d rank %s (%s)", attachment.pid, hello.rank, hello.script)
 
+    def _welcome(self, hello: wire.Hello, peer: Peer) -> wire.Welcome:
+        armed = not self.arming.holds(peer.uid, hello.job_id)
+        return wire.Welcome(armed=armed, budget_ratio=self.config.probe.budget_ratio)
+
     def _ended(self, attachment: Attachment) -> None:
         log.info("gone pid %d: %s", attachment.pid, attachment.ended)
         self.boxes.keep(attachment)
@@ -271,6 +285,7 @@ class Daemon:
         self.gpus.settings = _nvml_settings(config, self.options.nvml_library)
         if NvmlCollector.name in config.collectors.disabled:
             self.gpus.kill_workers()
+        self.server.welcome_again()
         log.info("configuration reloaded")
 
     async def _until_unused(self) -> None:

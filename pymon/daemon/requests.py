@@ -15,6 +15,7 @@ import msgspec
 from pymon import __version__
 from pymon.base.errors import PymonError
 from pymon.daemon.agent import AgentServer
+from pymon.daemon.arming import Arming, switch
 from pymon.daemon.boxes import Boxes, box_replies
 from pymon.daemon.cases import write_whole
 from pymon.daemon.host_rows import absent_rows, job_rows
@@ -28,7 +29,7 @@ from pymon.model.gpu import GpuSection
 from pymon.model.gpu_work import CudaEvents, CuptiSums, LayerState
 from pymon.model.run import RunCapture
 from pymon.model.snapshot import Snapshot
-from pymon.model.training import TrainingProcess, TrainingSection
+from pymon.model.training import Shed, TrainingProcess, TrainingSection
 from pymon.reports import run_html
 
 STEPS_MAX = 1000  # of a request; the capture's own bounds are far below
@@ -48,6 +49,7 @@ class Requests:
     http_url: str
     gpus: Supervisor = field(default_factory=Supervisor)
     boxes: Boxes | None = None
+    arming: Arming = field(default_factory=Arming)
 
     async def answer(self, peer: Peer, request: wire.Request) -> AsyncIterator[wire.Reply]:
         """Never raises for what a peer may send."""
@@ -60,9 +62,9 @@ class Requests:
             elif request.command == "release":
                 yield await release(self.gpus, peer, request.for_s)
             elif request.command == "ended":
-                for pid in request.pids[:1]:
-                    self.server.hear(peer, request.run_id, pid, request.wait_status)
-                yield wire.Reply(last=True)
+                yield self._hear(peer, request)
+            elif request.command in ("disarm", "arm"):
+                yield await switch(self.arming, self.server, peer, request)
             elif request.command == "blackbox":
                 async for reply in box_replies(self.boxes, peer, request.pids):
                     yield reply
@@ -75,6 +77,11 @@ class Requests:
                 yield wire.Reply(False, True, f"unknown command {request.command[:64]!r}")
         except (PymonError, OSError) as err:
             yield wire.Reply(False, True, str(err))
+
+    def _hear(self, peer: Peer, request: wire.Request) -> wire.Reply:
+        for pid in request.pids[:1]:
+            self.server.hear(peer, request.run_id, pid, request.wait_status)
+        return wire.Reply(last=True)
 
     async def _capture(self, peer: Peer, request: wire.Request) -> AsyncIterator[wire.Reply]:
         pids, refusal = self._allowed(peer, tuple(request.pids))
@@ -133,6 +140,7 @@ class Requests:
                 {"name": o.collector, "state": o.state.value, "reason": o.reason} for o in outcomes
             ],
             "absent": absent_rows(newest),
+            "disarmed": self.arming.rows(),
             "incidents": [
                 {
                     "incident_id": incident.incident_id,
@@ -224,6 +232,8 @@ def _process_row(process: TrainingProcess) -> dict[str, Any]:
         "step_s": process.new_median_s,
         "cuda_events": _layer_text(process.cuda_events),
         "cupti": _layer_text(process.cupti),
+        "overhead_ratio": process.overhead_ratio,
+        "shed": None if process.shed is Shed.NOTHING else process.shed.value,
         "ended": process.ended,
     }
 

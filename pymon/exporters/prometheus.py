@@ -19,7 +19,7 @@ from pymon.model.finding import Incident
 from pymon.model.gpu import GpuSection
 from pymon.model.metric import Metric
 from pymon.model.snapshot import Snapshot, State
-from pymon.model.training import PHASES, TrainingProcess, TrainingSection
+from pymon.model.training import PHASES, Shed, TrainingProcess, TrainingSection
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 LABEL_MAX_CHARS = 128  # the catalogue's names fit; what others name must not fill the database
@@ -168,6 +168,10 @@ def _about_process(process: TrainingProcess, snapshot: Snapshot) -> Iterator[Sam
     yield "pymon_optimizer_calls_total", labels, process.optimizer_calls_total
     yield "pymon_batches_total", labels, process.batches_total
     yield "pymon_probe_cost_seconds_total", labels, process.own_cost_s_total
+    yield "pymon_probe_shed", labels, list(Shed).index(process.shed)
+    yield "pymon_probe_sheds_total", labels, process.sheds_total
+    if process.overhead_ratio is not None:
+        yield "pymon_probe_overhead_ratio", labels, process.overhead_ratio
     if process.open_step_age_s is not None:
         ended_s = snapshot.taken_real_ns / 1e9 - process.open_step_age_s
         yield "pymon_last_step_timestamp_seconds", labels, ended_s

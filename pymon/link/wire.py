@@ -43,9 +43,11 @@ class Hello:
 
 @dataclass(frozen=True)
 class Welcome:
-    """The daemon took the page."""
+    """The daemon took the page. Comes again when one of these changes."""
 
     version: int = VERSION
+    armed: bool = True  # False: `pymon disarm`
+    budget_ratio: float = 0.0  # of step time, that the probe may cost; 0: its own default
 
 
 @dataclass(frozen=True)
@@ -85,9 +87,12 @@ class Receipt:
 
 @dataclass(frozen=True)
 class Request:
-    """A command's wish: `capture`, `status`, `summary` (of `run_id`), `release` (the driver, for `for_s`), `blackbox`
-    (of `pids`; without one a list), `ended` (`pids`' parent tells their `wait_status`), or `hold`: stay alive while I
-    am connected."""
+    """A command's wish.
+
+    `capture`, `status`, `summary` (of `run_id`), `release` (the driver, for `for_s`), `blackbox` (of `pids`; without
+    one a list), `disarm` and `arm` (of `job`, else of all), `ended` (the parent of `pids` tells their `wait_status`),
+    or `hold`: stay alive while I am connected.
+    """
 
     command: str
     pids: list[int] = field(default_factory=list)  # empty: all
@@ -95,6 +100,7 @@ class Request:
     run_id: str = ""
     timeout_s: float = 120.0
     for_s: float = 0.0
+    job: str = ""
     wait_status: int = 0
 
 

@@ -37,11 +37,11 @@ CATALOG: Final[tuple[Metric, ...]] = (
     Metric("pymon_process_info", "gauge", "An attached training process; always 1.",
            (*PROCESS, "local_rank", "world_size", "script", "run_id", "counting")),
     Metric("pymon_process_up", "gauge", "1 while the process lives; 0 for 15 minutes after it ended.", PROCESS),
-    Metric("pymon_steps_total", "counter", "Finished training steps.", PROCESS),
+    Metric("pymon_steps_total", "counter", "Finished training steps; none while the probe is disarmed.", PROCESS),
     Metric("pymon_last_step_timestamp_seconds", "gauge", "When the last step ended, in Unix time.", PROCESS),
-    Metric("pymon_steps_lost_total", "counter", "Steps whose single records were overwritten before they were read; "
-           "they are in pymon_steps_total all the same.", PROCESS),
-    Metric("pymon_phase_seconds_total", "counter", "Step time by phase; the phases of a process sum to its step time.",
+    Metric("pymon_steps_lost_total", "counter", "Steps whose single records were overwritten before they were "
+           "read, or left away; they are in pymon_steps_total all the same.", PROCESS),
+    Metric("pymon_phase_seconds_total", "counter", "Step time by phase; they sum to it but for steps without them.",
            ("phase", *PROCESS)),
     Metric("pymon_step_seconds", "histogram", "Step time, in buckets that double.", PROCESS),
     Metric("pymon_backwards_total", "counter", "Backward passes.", PROCESS),
@@ -49,6 +49,11 @@ CATALOG: Final[tuple[Metric, ...]] = (
            PROCESS),
     Metric("pymon_batches_total", "counter", "Batches that the training thread fetched.", PROCESS),
     Metric("pymon_probe_cost_seconds_total", "counter", "Time that the probe's own hooks took from training.", PROCESS),
+    Metric("pymon_probe_overhead_ratio", "gauge", "What the probe cost per step time in its last window of ten "
+           "seconds or more: its hooks and its threads' processor time.", PROCESS),
+    Metric("pymon_probe_shed", "gauge", "What the probe leaves away: 0 nothing, 1 sums over CUPTI's records, 2 phases "
+           "too, 3 single steps too, 4 everything (`pymon disarm`).", PROCESS),
+    Metric("pymon_probe_sheds_total", "counter", "Times that the probe left a layer away to hold its budget.", PROCESS),
     Metric("pymon_user_phase_seconds_total", "counter", "Time in pymon.phase(name); may overlap the other phases.",
            ("name", *PROCESS)),
     Metric("pymon_cuda_layer_running", "gauge", "1 while a GPU layer of the probe runs: CUDA events, or sums over "

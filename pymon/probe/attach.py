@@ -51,7 +51,7 @@ def _attach() -> bool:
 
 def _install(module: Any, torch: Any) -> bool:
     # All of the probe is loaded here, right after torch: later it would cost the first step.
-    from pymon.probe import captures, gpu, hooks, profiler_registry, sender
+    from pymon.probe import budget, captures, gpu, hooks, profiler_registry, sender
 
     # Now, not at the first order: a session of the user's that is in its warm-up already could not be seen later, and
     # a second profiler would crash it.
@@ -59,7 +59,7 @@ def _install(module: Any, torch: Any) -> bool:
     watch_sessions = functools.partial(_watch_sessions, module, gpu.GpuLayers)
     watch_sessions()
     module.set_activity_callback(
-        lambda: _begin(module, sender.Sender, captures.Captures, watch_sessions)
+        lambda: _begin(module, sender.Sender, captures.Captures, budget.Budget, watch_sessions)
     )
     hooks.install(module, torch)
     _state["native"] = module
@@ -76,7 +76,9 @@ def _watch_sessions(native: Any, gpu: Any) -> Any:
     return layers
 
 
-def _begin(native: Any, sender: Any, captures: Any, watch_sessions: Callable[[], Any]) -> None:
+def _begin(
+    native: Any, sender: Any, captures: Any, budget: Any, watch_sessions: Callable[[], Any]
+) -> None:
     """The first backward pass or optimizer call, also of a fork's child that trains: now it is a rank."""
     try:
         layers = _state["gpu"]
@@ -85,7 +87,9 @@ def _begin(native: Any, sender: Any, captures: Any, watch_sessions: Callable[[],
         attach_id = secrets.token_bytes(16)
         fd = native.open_page(attach_id)
         name = attach_id.hex()
-        _state["sender"] = sender(name, fd, captures(native, name), layers.poll)
+        orders = captures(native, name)
+        limits = budget(native, layers, lambda: orders.wants_steps)
+        _state["sender"] = sender(name, fd, orders, limits, layers.poll)
         _state["sender"].start()
     except Exception as err:  # noqa: BLE001 - the border to somebody's training
         warn(f"this process is timed, but nobody will see it: {type(err).__name__}: {err}")

@@ -1,8 +1,8 @@
 """Loaded by `pymon.pth` where PYMON is set, when `import torch` begins: attaches at its end.
 
 The `.pth` itself only puts one class first in `sys.meta_path`, which waits for that import: what this file costs, most
-of it the search for it, is then nobody's who never trains. Here another finder takes its place, and goes away when it
-is. Nothing may raise: an exception would print a traceback at every start of Python, a SystemExit would end it.
+of it the search for it, is then nobody's who never trains. Here another finder takes its place until torch is there.
+Nothing may raise: an exception would print a traceback at every start of Python, a SystemExit would end it.
 """
 
 from __future__ import annotations

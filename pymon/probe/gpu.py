@@ -46,6 +46,7 @@ class GpuLayers:
         self._layers = _named(env.get("PYMON_GPU_LAYERS", DEFAULT_LAYERS), warn)
         # A session that was dropped without an end must not keep CUPTI for good.
         self._sessions: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._shedding = _Shedding()
         # A session that opens while the layers start waits for that, some milliseconds: else they would take CUPTI
         # from under it.
         self._lock = threading.Lock()
@@ -126,9 +127,32 @@ class GpuLayers:
                 self._lent -= 1
                 self._native.gpu_resume()
 
+    def shed(self, on: bool, for_good: str = "") -> None:
+        """Sender thread: gives CUPTI up while `on`, as to a profiler; `for_good` says why both layers end instead."""
+        with self._lock:
+            if for_good and self._started:
+                self._native.gpu_stop(for_good, EXIT_MS)
+            if on == (self._shedding in self._sessions):
+                return
+            if on:
+                self._sessions.add(self._shedding)
+                self._lent += self._started
+            else:
+                self._sessions.discard(self._shedding)
+                given_back = self._lent > 0
+                self._lent -= given_back
+        if on and self._started:
+            self._native.gpu_yield(YIELD_MS)
+        elif not on and given_back:
+            self._native.gpu_resume()
+
     def _stop_at_exit(self) -> None:
         if self.is_of_this_process:
             self._native.gpu_stop("the process ends", EXIT_MS)
+
+
+class _Shedding:
+    """Stands among the sessions while the budget leaves CUPTI away."""
 
 
 def _torch_monitor() -> str:

@@ -25,14 +25,16 @@ TICK_MS = 500  # how late a receipt may leave
 
 
 class Sender(threading.Thread):
-    """`fd` is the page's memfd, borrowed; `captures` obeys orders; `each_tick` runs about twice a second."""
+    """`fd` is the page's memfd, borrowed; `captures` obeys orders, `budget` the switch; `each_tick` runs about twice a
+    second.
+    """
 
     def __init__(
-        self, attach_id: str, fd: int, captures: Any, each_tick: Callable[[], None]
+        self, attach_id: str, fd: int, captures: Any, budget: Any, each_tick: Callable[[], None]
     ) -> None:
         super().__init__(name="pymon-sender", daemon=True)
         self._attach_id, self._fd, self._captures = attach_id, fd, captures
-        self._each_tick = each_tick
+        self._budget, self._tick = budget, each_tick
         self._pid = os.getpid()
         self._socket: socket.socket | None = None
         self._receipts: list[wire.Receipt] = []  # not delivered yet
@@ -82,6 +84,8 @@ class Sender(threading.Thread):
                 message = wire.decode(data)
                 if isinstance(message, wire.Reject):
                     return REJECTED_RETRY_S
+                if isinstance(message, wire.Welcome):
+                    self._budget.tell(message.armed, message.budget_ratio)
                 if isinstance(message, wire.CaptureOrder):
                     self._obey(message)
             self._each_tick()
@@ -90,8 +94,16 @@ class Sender(threading.Thread):
                 sock.send(wire.encode(self._receipts[0]), socket.MSG_NOSIGNAL)
                 self._receipts.pop(0)
 
+    def _each_tick(self) -> None:
+        self._budget.tick()
+        if self._budget.armed:
+            self._tick()
+
     def _obey(self, order: wire.CaptureOrder) -> None:
-        refusal = self._captures.accept(order)
+        if self._budget.armed:
+            refusal = self._captures.accept(order)
+        else:
+            refusal = wire.Receipt(order.capture_id[:64], "refused", "pymon is disarmed here")
         if refusal is not None:
             self._receipts.append(refusal)
 
