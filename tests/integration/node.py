@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from pymon.cli.child_env import training_environment
-from tests.waiting import until  # noqa: F401 - for the tests of this folder
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 TRAINING = Path(__file__).with_name("training.py")
@@ -55,3 +55,21 @@ class Node:
             process.kill()
             process.wait()
             process.stdout.close()
+
+
+class Samples(dict):
+    """What one scrape gave, by family and label values; what is asked for and not there yet is waited for.
+
+    Collectors run each at its own pace, so that a page holds some samples sooner than others.
+    """
+
+    def __init__(self, found, scrape):
+        super().__init__(found)
+        self._scrape = scrape
+
+    def __missing__(self, key):
+        def found():
+            now = self._scrape()
+            return now if key in now else None
+
+        return until(found, what=f"{key}")[key]

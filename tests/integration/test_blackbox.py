@@ -8,7 +8,8 @@ import sys
 
 import pytest
 
-from tests.integration.node import ROOT, TRAINING, until
+from tests.integration.node import ROOT, TRAINING
+from tests.waiting import until
 
 ENDS = [
     (signal.SIGKILL, "killed by SIGKILL"),

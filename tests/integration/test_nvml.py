@@ -13,8 +13,9 @@ from shutil import which
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.integration.node import Node, until
+from tests.integration.node import Node, Samples
 from tests.nvml_double import STATE, NodeDouble, mig_gpu, standard_node, uuid_of
+from tests.waiting import until
 
 SCRAPE_S = 1.0  # a scrape must never wait for the driver; what it takes by itself is milliseconds
 
@@ -52,11 +53,12 @@ class Gpus:
         return text
 
     def samples(self):
-        return {
+        found = {
             (s.name, *(v for k, v in s.labels.items() if k not in ("uuid", "version"))): s.value
             for family in text_string_to_metric_families(self.scrape())
             for s in family.samples
         }
+        return Samples(found, self.samples)
 
     def until(self, *wanted, value=1):
         def found():
@@ -132,14 +134,16 @@ def test_a_bad_gpu_is_named_and_the_others_are_served_on(gpus, fault, state, see
 
     assert samples["pymon_gpu_up", "1"] == 0
     assert ("pymon_gpus_expected",) in samples
-    assert [v for k, v in samples.items() if k[0] == f"pymon_nvml_{seen}_total" and v] != []
+
+    def are_counted():
+        return any(v for k, v in gpus.samples().items() if k[0] == f"pymon_nvml_{seen}_total")
+
+    until(are_counted, what=seen)
     assert not [
         k for k in samples if k[0].endswith(("_ratio", "_bytes", "_watts")) and k[1:2] == ("1",)
     ]
-    for index in "023":
-        assert {k for k in healthy if k[1:2] == (index,)} <= {
-            k for k in samples if k[1:2] == (index,)
-        }
+    others = {key for key in healthy if key[1:2] in (("0",), ("2",), ("3",))}
+    until(lambda: others <= gpus.samples().keys(), what="all of the healthy GPUs")
     shown = gpus.node.pymon("status", "--socket", gpus.node.socket).stdout
     assert f" {state} " in shown
     assert ends_in_time(daemon)
@@ -175,8 +179,7 @@ def test_no_driver_is_absent_and_quiet(gpus, monkeypatch):
 
     assert samples["pymon_nvml_up",] == 0
     assert not [key for key in samples if key[0].startswith("pymon_gpu")]
-    time.sleep(2)
-    assert workers_of(daemon.pid) == []
+    until(lambda: workers_of(daemon.pid) == [], what="the end of the worker")
 
 
 def test_release_ends_the_workers_and_the_driver_is_taken_again(gpus):
