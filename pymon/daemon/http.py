@@ -35,24 +35,32 @@ _LISTEN_BACKLOG = 128
 
 @dataclass(slots=True)
 class Pages:
-    """What is served; the pipeline puts new bytes in once a tick."""
+    """What is served. A tick's page is made for the first that wants it: ticks are more than scrapes."""
 
     version: str
-    metrics: bytes = b""
     ready: bool = False
-    _gzip: bytes | None = (
-        None  # of the page, made for the first that wants it: ticks are more than scrapes
-    )
+    _render: Callable[[], bytes] | None = None
+    _metrics: bytes = b""
+    _gzip: bytes | None = None
 
-    def update(self, metrics: bytes) -> None:
-        """Takes a rendered page."""
-        self.metrics, self._gzip, self.ready = metrics, None, True
+    def update(self, render: Callable[[], bytes]) -> None:
+        """Takes how to make the page of a tick that has ended."""
+        self._render, self.ready = render, True
+
+    @property
+    def metrics(self) -> bytes:
+        """The newest tick's page, made once; empty where it could not be."""
+        if self._render is not None:
+            render, self._render, self._gzip = self._render, None, None
+            self._metrics = render()
+        return self._metrics
 
     @property
     def metrics_gzip(self) -> bytes:
         """The page packed at level 1: 4 % of the time buys most of the size."""
+        page = self.metrics
         if self._gzip is None:
-            self._gzip = gzip.compress(self.metrics, 1)
+            self._gzip = gzip.compress(page, 1)
         return self._gzip
 
 
@@ -210,6 +218,8 @@ def _hostname(host: str) -> str:
 def _metrics(pages: Pages, headers: dict[str, str]) -> Response:
     if not pages.ready:
         return Response(503, b"no tick has ended yet\n")
+    if not pages.metrics:
+        return Response(500, b"the page could not be made; the daemon's log says why\n")
     kind = ("Content-Type", CONTENT_TYPE)
     if "gzip" in headers.get("accept-encoding", ""):
         return Response(200, pages.metrics_gzip, (kind, ("Content-Encoding", "gzip")))

@@ -11,6 +11,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Coroutine
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ from pymon.daemon.nvml.supervisor import Supervisor
 from pymon.daemon.peers import Peer
 from pymon.daemon.pipeline import Pipeline
 from pymon.daemon.requests import Requests, living
-from pymon.daemon.runner import Runner
+from pymon.daemon.runner import Runner, guarded
 from pymon.daemon.schedule import Schedule
 from pymon.detectors import ALL
 from pymon.exporters.gpu_samples import GpuSamples
@@ -221,6 +222,10 @@ class Daemon:
             self.requests.http_url = self.http_url
 
     def _publish(self, snapshot: Snapshot, incidents: tuple[Incident, ...]) -> None:
+        render = partial(self._render, snapshot, incidents)
+        self.pages.update(lambda: guarded("rendering /metrics", render, b""))
+
+    def _render(self, snapshot: Snapshot, incidents: tuple[Incident, ...]) -> bytes:
         usage = self_usage()
         stats = DaemonStats(
             version=__version__,
@@ -232,7 +237,7 @@ class Daemon:
             journal_dropped_total=self.journal.dropped_total,
             connections_refused_total=self.server.refused_total,
         )
-        self.pages.update(self.renderer.render(snapshot, incidents, stats))
+        return self.renderer.render(snapshot, incidents, stats)
 
     def _attached(self, attachment: Attachment) -> None:
         hello = attachment.hello

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pymon.exporters.sample import Sample
 from pymon.model.gpu_work import CudaEvents, CuptiSums, LayerState
 from pymon.model.training import PHASES, TrainingProcess
-
-Sample = tuple[str, tuple[str, ...], float]  # metric, label values, value
 
 
 def about_cuda(process: TrainingProcess, labels: tuple[str, ...]) -> Iterator[Sample]:

@@ -6,21 +6,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from pymon.exporters.sample import Labels, Part, Sample
 from pymon.model.gpu import (
+    Driver,
     DriverState,
-    FastReadings,
     Gpu,
     GpuActivity,
     GpuMemory,
     GpuSection,
     GpuState,
+    NvmlCost,
     SlowReadings,
     XidSection,
 )
 from pymon.model.snapshot import Snapshot
 
-Labels = tuple[str, ...]
-Sample = tuple[str, Labels, float]
 COLLECTOR: Final = "nvml"
 _MEMORY: Final = ("size_bytes", "used_bytes", "free_bytes", "reserved_bytes")
 _RATIOS: Final = tuple(name for name in GpuActivity.__slots__ if name.endswith("_ratio"))
@@ -35,27 +35,33 @@ class GpuSamples:
 
     processes_max: int = 0
 
-    def of(self, snapshot: Snapshot) -> Iterator[Sample]:
+    def of(self, snapshot: Snapshot) -> Iterator[Part]:
         """Everything about the driver and its GPUs; nothing where NVML is switched off."""
         outcome = next((o for o in snapshot.outcomes if o.collector == COLLECTOR), None)
-        if outcome is None:
-            yield from _xids(None, snapshot.get(XidSection))
-            return
-        section = outcome.section
+        log = snapshot.get(XidSection)
+        section = outcome.section if outcome is not None else None
         if not isinstance(section, GpuSection):
-            yield "pymon_nvml_up", (), 0
-            yield from _xids(None, snapshot.get(XidSection))
+            if outcome is not None:
+                yield "nvml", None, (("pymon_nvml_up", (), 0),)
+            yield "xid", log, _xids(None, log)
             return
-        yield from _about_driver(section)
+        yield "nvml", section.driver, _about_driver(section.driver)
+        yield "nvml_cost", section.cost, _about_cost(section.cost)
         for gpu in section.gpus:
             labels = (str(gpu.index), gpu.uuid)
-            yield from _about_state(gpu, labels)
-            if gpu.fast is not None:
-                yield from _fast(gpu.fast, labels)
+            steady = (labels, gpu.state, gpu.identity, gpu.invalid_total)
+            yield ("gpu", labels), steady, _about_state(gpu, labels)
+            yield ("gpu_fast", labels), (gpu.last_reading_real_s, gpu.fast), _fast(gpu, labels)
             if gpu.slow is not None:
-                yield from _slow(gpu.slow, labels)
-                yield from self._processes(gpu.slow, labels)
-        yield from _xids(section, snapshot.get(XidSection))
+                parts = (self.processes_max, gpu.slow)
+                yield ("gpu_slow", labels), parts, self._slow(gpu.slow, labels)
+        yield "gpus", tuple(gpu.state for gpu in section.gpus), _counted(section)
+        told = tuple((gpu.index, gpu.uuid, gpu.identity, gpu.xids) for gpu in section.gpus)
+        yield "xid", (told, log), _xids(section, log)
+
+    def _slow(self, slow: SlowReadings, labels: Labels) -> Iterator[Sample]:
+        yield from _slow(slow, labels)
+        yield from self._processes(slow, labels)
 
     def _processes(self, slow: SlowReadings, labels: Labels) -> Iterator[Sample]:
         if slow.processes is None:
@@ -71,14 +77,17 @@ class GpuSamples:
                 yield "pymon_gpu_process_sm_utilization_ratio", whose, process.sm_utilization_ratio
 
 
-def _about_driver(section: GpuSection) -> Iterator[Sample]:
-    driver, cost = section.driver, section.cost
+def _about_driver(driver: Driver) -> Iterator[Sample]:
     yield "pymon_nvml_up", (), driver.state is DriverState.OK
     for state, name in _DRIVER_STATES:
         yield "pymon_nvml_state", (name,), driver.state is state
     if driver.driver_version:
         versions = (driver.driver_version, driver.nvml_version, driver.cuda_version)
         yield "pymon_nvml_info", versions, 1
+    yield "pymon_gpu_xid_watch_up", ("nvml",), driver.watches_xids
+
+
+def _about_cost(cost: NvmlCost) -> Iterator[Sample]:
     yield "pymon_nvml_seconds_total", (), cost.spent_s_total
     yield "pymon_nvml_calls_total", (), cost.calls_total
     for function, code, total in cost.errors_total:
@@ -87,7 +96,9 @@ def _about_driver(section: GpuSection) -> Iterator[Sample]:
         yield "pymon_nvml_hangs_total", (function,), total
     yield "pymon_nvml_workers_total", (), cost.workers_total
     yield "pymon_nvml_workers_stuck", (), cost.workers_stuck
-    yield "pymon_gpu_xid_watch_up", ("nvml",), driver.watches_xids
+
+
+def _counted(section: GpuSection) -> Iterator[Sample]:
     yield "pymon_gpus_expected", (), len(section.gpus)
     yield "pymon_gpus_visible", (), sum(gpu.state is GpuState.OK for gpu in section.gpus)
 
@@ -99,8 +110,6 @@ def _about_state(gpu: Gpu, labels: Labels) -> Iterator[Sample]:
     yield "pymon_gpu_up", labels, gpu.state is GpuState.OK
     for state, name in _GPU_STATES:
         yield "pymon_gpu_state", (*labels, name), gpu.state is state
-    if gpu.last_reading_real_s is not None:
-        yield "pymon_gpu_last_reading_timestamp_seconds", labels, gpu.last_reading_real_s
     for reason, total in gpu.invalid_total:
         yield "pymon_gpu_readings_invalid_total", (*labels, reason), total
 
@@ -126,7 +135,11 @@ def _xids(section: GpuSection | None, log: XidSection | None) -> Iterator[Sample
         yield "pymon_gpu_xid_last_timestamp_seconds", labels_of_code, seconds
 
 
-def _fast(fast: FastReadings, labels: Labels) -> Iterator[Sample]:
+def _fast(gpu: Gpu, labels: Labels) -> Iterator[Sample]:
+    if gpu.last_reading_real_s is not None:
+        yield "pymon_gpu_last_reading_timestamp_seconds", labels, gpu.last_reading_real_s
+    if (fast := gpu.fast) is None:
+        return
     yield from _present("pymon_gpu_utilization_ratio", labels, fast.utilization_ratio)
     yield from _present("pymon_gpu_memory_utilization_ratio", labels, fast.memory_utilization_ratio)
     yield from _memory("pymon_gpu_memory_", labels, fast.memory)

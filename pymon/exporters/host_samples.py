@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
+from pymon.exporters.sample import Labels, Part, Sample
 from pymon.model.cgroup import CgroupSection
 from pymon.model.host import (
     BlockedSection,
@@ -19,11 +20,8 @@ from pymon.model.host import (
     PressureSection,
     ShmSection,
 )
-from pymon.model.snapshot import Snapshot
+from pymon.model.snapshot import Section, Snapshot
 from pymon.model.workers import Placement, PlacementSection, TrainerUse, WorkersSection
-
-Labels = tuple[str, ...]
-Sample = tuple[str, Labels, float]
 
 # Fields that are a family each.
 _HOST: Final = {
@@ -110,15 +108,20 @@ _LUSTRE: Final = {
 }
 
 
-def about_host(snapshot: Snapshot) -> Iterator[Sample]:
+def about_host(snapshot: Snapshot) -> Iterator[Part]:
     """Everything that the host's collectors gave."""
     for outcome in snapshot.outcomes:
-        section = outcome.section
-        if (about := _ABOUT.get(type(section))) is not None:
-            yield from about(section)
-        for absence in getattr(section, "absent", ()):
-            labels = (outcome.collector, absence.what, absence.why.value)
-            yield "pymon_readings_absent", labels, absence.count
+        if outcome.section is not None:
+            key = ("section", outcome.collector)
+            yield key, outcome.section, _about(outcome.collector, outcome.section)
+
+
+def _about(collector: str, section: Section) -> Iterator[Sample]:
+    if (about := _ABOUT.get(type(section))) is not None:
+        yield from about(section)
+    for absence in getattr(section, "absent", ()):
+        labels = (collector, absence.what, absence.why.value)
+        yield "pymon_readings_absent", labels, absence.count
 
 
 def _fields(row: object, families: dict[str, str], labels: Labels) -> Iterator[Sample]:

@@ -5,22 +5,26 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from pymon.exporters.sample import Labels, Part, Sample
 from pymon.model.jobs import JobProcess, JobsSection
 from pymon.model.pods import PodsSection
 from pymon.model.snapshot import Snapshot
 
-Labels = tuple[str, ...]
-Sample = tuple[str, Labels, float]
 
-
-def about_jobs(snapshot: Snapshot) -> Iterator[Sample]:
+def about_jobs(snapshot: Snapshot) -> Iterator[Part]:
     """Whose the GPUs are."""
     if pods := snapshot.get(PodsSection):
-        for one in pods.gpus:
-            yield "pymon_pod_gpu_info", (one.uuid, one.namespace, one.pod, one.container), 1
-    section = snapshot.get(JobsSection)
-    if section is None:
-        return
+        yield "pods", pods, _pods(pods)
+    if jobs := snapshot.get(JobsSection):
+        yield "jobs", jobs, _jobs(jobs)
+
+
+def _pods(section: PodsSection) -> Iterator[Sample]:
+    for one in section.gpus:
+        yield "pymon_pod_gpu_info", (one.uuid, one.namespace, one.pod, one.container), 1
+
+
+def _jobs(section: JobsSection) -> Iterator[Sample]:
     for process in section.processes:
         for gpu, uuid, instance in process.gpus or (("", "", None),):
             yield "pymon_job_info", (*_gpu(gpu, uuid, instance), *_labels(process)), 1

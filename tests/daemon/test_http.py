@@ -30,7 +30,7 @@ def served(talk, pages=None):
 
 def ready_pages():
     pages = Pages("0.1.0")
-    pages.update(METRICS)
+    pages.update(lambda: METRICS)
     return pages
 
 
@@ -50,6 +50,34 @@ def test_metrics_plain_and_compressed():
     assert plain[:2] == (200, METRICS)
     assert plain[2]["Content-Type"].startswith("text/plain; version=0.0.4")
     assert gzip.decompress(packed[1]) == METRICS
+
+
+def test_a_tick_is_rendered_once_however_often_it_is_asked_for_and_not_at_all_unasked():
+    made = []
+    pages = Pages("0.1.0")
+
+    def tick(text):
+        pages.update(lambda: made.append(text) or text)
+
+    tick(b"first\n")
+    tick(b"second\n")
+    answers = [
+        served(lambda url, more=more: ask(url, **more), pages)[1]
+        for more in ({}, {"Accept-Encoding": "gzip"}, {})
+    ]
+    assert (answers[0], gzip.decompress(answers[1])) == (b"second\n", b"second\n")
+    tick(b"third\n")
+    assert served(ask, pages)[1] == b"third\n"
+    assert made == [b"second\n", b"third\n"]
+
+
+def test_a_page_that_cannot_be_made_is_an_error_and_not_an_old_page():
+    pages = ready_pages()
+    assert served(ask, pages)[0] == 200
+    pages.update(lambda: b"")
+
+    assert served(ask, pages)[0] == 500
+    assert served(lambda url: ask(url, "/-/healthy"), pages)[0] == 200
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ def samples(*sections, processes_max=0, **outcomes):
     told += [Outcome("xid", State.OK, 0.0, part) for part in sections[1:]]
     told += [Outcome(name, state, 0.0) for name, state in outcomes.items()]
     found = GpuSamples(processes_max).of(Snapshot(0, 0, tuple(told)))
-    return {(name, *labels): value for name, labels, value in found}
+    return {(name, *labels): value for _, _, part in found for name, labels, value in part}
 
 
 def test_switched_off_nothing_is_said():

@@ -13,7 +13,8 @@ OF_HOST = {name: section for name, section in SECTIONS.items() if name not in ("
 
 
 def told(**sections):
-    return {(name, *labels): value for name, labels, value in about_host(snapshot(**sections))}
+    parts = about_host(snapshot(**sections))
+    return {(name, *labels): value for _, _, part in parts for name, labels, value in part}
 
 
 def test_where_everything_is_there_every_family_is_and_no_other():

@@ -8,7 +8,8 @@ from tests.exporters.test_prometheus import families, page
 
 
 def told(**sections):
-    return {(name, *labels): value for name, labels, value in about_jobs(snapshot(**sections))}
+    parts = about_jobs(snapshot(**sections))
+    return {(name, *labels): value for _, _, part in parts for name, labels, value in part}
 
 
 def test_a_process_once_for_each_gpu_that_it_holds():

@@ -136,6 +136,23 @@ def test_beyond_the_cap_series_are_dropped_from_the_end_and_counted():
     assert samples(text)["pymon_series_dropped_total", ()] > 1000
 
 
+def test_a_page_after_others_is_the_page_that_a_new_renderer_makes():
+    """What is kept from page to page shows nothing that is over, and misses nothing that is new."""
+    other = replace(BUSY, pid=101, attach_id="b" * 32)
+    hot = section(gpu(0, fast=FastReadings(utilization_ratio=0.75)), gpu(1, GpuState.HUNG, None))
+    finding = Finding("step_slow", Subject("a" * 32, 100, 0, "77"), ratio(2), ratio(1), "slow")
+    told = [
+        (node(BUSY), ()),
+        (node(replace(BUSY, steps_total=13), other), (Incident("step_slow-1", finding, 0),)),
+        (node(other, gpus=hot), ()),
+        (node(gpus=None), ()),
+        (node(BUSY), ()),
+    ]
+    renderer = PrometheusRenderer()
+    for snapshot, incidents in told:
+        assert renderer.render(snapshot, incidents, STATS).decode() == page(snapshot, incidents)
+
+
 def test_every_family_stands_in_the_catalogue():
     text = page(node(BUSY))
 

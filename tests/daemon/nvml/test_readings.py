@@ -18,7 +18,8 @@ def families(section, index=0):
     snapshot = Snapshot(0, 0, (Outcome("nvml", State.OK, 0.0, section),))
     return {
         (name, *([] if name in OF_PROCESSES else labels[2:])): value
-        for name, labels, value in GpuSamples(4).of(snapshot)
+        for _, _, part in GpuSamples(4).of(snapshot)
+        for name, labels, value in part
         if labels[:1] == (str(index),) and name not in ("pymon_gpu_info", "pymon_gpu_state")
     }
 
