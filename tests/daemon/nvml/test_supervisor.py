@@ -110,7 +110,14 @@ def test_a_hang_before_any_gpu_makes_all_unknown_with_back_off(driver, name):
     assert double.until_read().driver.state is DriverState.OK
 
 
-def test_the_gpu_before_and_the_gpu_behind_a_hung_one_stay_complete_while_it_is_found_out(driver):
+def test_a_worker_that_takes_long_to_start_is_waited_for_whatever_nvml_init_may_take(driver):
+    assert driver(init_timeout_s=0.1).until_read().cost.workers_total == 1
+
+
+def test_the_gpu_before_and_the_gpu_behind_a_hung_one_stay_complete_while_it_is_found_out(
+    driver, monkeypatch
+):
+    monkeypatch.setattr("pymon.daemon.nvml.supervisor.WAIT_S", PATIENCE_S)  # for the next worker
     double = driver(standard_node(4))
     double.until_read()
     double.node.fail("nvmlDeviceGetUtilizationRates", gpu=1, hang=True)
