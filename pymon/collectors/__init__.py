@@ -47,6 +47,7 @@ QUICK = (
     "blocked",
     "disk",
     "network",
+    "xid",
 )
 
 

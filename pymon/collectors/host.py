@@ -23,7 +23,7 @@ class HostCollector:
     """
 
     name: ClassVar[str] = "host"
-    interval_s: ClassVar[float] = 1.0
+    interval_s: ClassVar[float] = 5.0
     timeout_s: ClassVar[float] = 1.0
     procfs: Procfs = field(default_factory=Procfs)
     _last: CpuTimes | None = None

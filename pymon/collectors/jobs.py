@@ -44,7 +44,7 @@ class JobsCollector:
     """
 
     name: ClassVar[str] = "jobs"
-    interval_s: ClassVar[float] = 2.0
+    interval_s: ClassVar[float] = 5.0
     timeout_s: ClassVar[float] = 0.5
     processes: Processes = field(default_factory=Processes)
     newest: Newest = no_snapshot

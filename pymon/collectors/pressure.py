@@ -21,7 +21,7 @@ class PressureCollector:
     """
 
     name: ClassVar[str] = "pressure"
-    interval_s: ClassVar[float] = 1.0
+    interval_s: ClassVar[float] = 5.0
     timeout_s: ClassVar[float] = 0.5
     procfs: Procfs = field(default_factory=Procfs)
 

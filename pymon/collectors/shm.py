@@ -9,7 +9,7 @@ from pymon.collectors.absences import Absences
 from pymon.collectors.watching import Newest, Watched, no_snapshot, watched
 from pymon.model.absence import Why
 from pymon.model.host import ProcessShm, ShmSection
-from pymon.sources.shm import ProcessMounts, SharedMemory, ShmMount
+from pymon.sources.shm import ProcessMounts, SharedMemory, ShmMount, Usage
 
 _LOOK_AGAIN = 15  # runs after which a process's mounts are read again: they hardly ever change
 
@@ -42,7 +42,7 @@ class ShmCollector:
         again = self._runs % _LOOK_AGAIN == 0
         pids = {process.pid for process in processes}
         self._known = {p: m for p, m in self._known.items() if p in pids and not again}
-        found = [self._process(process, own.device, absences) for process in processes]
+        found = [self._process(process, own, absences) for process in processes]
         return ShmSection(
             own.total_bytes,
             own.used_bytes,
@@ -51,21 +51,18 @@ class ShmCollector:
             absences.all(),
         )
 
-    def _process(self, who: Watched, own_device: str, absences: Absences) -> ProcessShm | None:
+    def _process(self, who: Watched, own: Usage, absences: Absences) -> ProcessShm | None:
         mount = self._known.get(who.pid) or absences.get("shm", self.mounts.find, who.pid)
         if mount is None:
             return None
         self._known[who.pid] = mount
-        shared = mount.device == own_device
-        if shared:
-            usage = absences.get("shm", self.memory.usage)
-        elif not mount.answers_at_once:
+        shared = mount.device == own.device
+        if not shared and not mount.answers_at_once:
             absences.note(
                 "shm", Why.UNREADABLE, f"{who.pid} has /dev/shm on {'/'.join(mount.kinds)}"
             )
             return None
-        else:
-            usage = absences.get("shm", self.mounts.usage, who.pid, mount)
+        usage = own if shared else absences.get("shm", self.mounts.usage, who.pid, mount)
         total_bytes = usage.total_bytes if usage else mount.size_bytes
         if total_bytes is None:
             return None

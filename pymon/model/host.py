@@ -13,7 +13,7 @@ class HostSection(Section):
     """Processors and memory of the host; what a cgroup allows is in `CgroupSection`."""
 
     cpu_count: int
-    cpu_busy_ratio: float | None  # since the previous tick; None on the first
+    cpu_busy_ratio: float | None  # since the previous reading; None on the first
     memory_total_bytes: int
     memory_available_bytes: int
     cpu_s_total: tuple[tuple[str, float], ...] = ()  # by mode

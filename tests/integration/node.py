@@ -20,9 +20,9 @@ class Node:
         self.processes = []
         self.http = ""
 
-    def daemon(self, *arguments):
+    def daemon(self, *arguments, program=("-m", "pymon")):
         """Started and ready."""
-        command = [sys.executable, "-m", "pymon", "daemon", "--no-kineto", *arguments]
+        command = [sys.executable, *program, "daemon", "--no-kineto", *arguments]
         command += ["--socket", str(self.socket), "--state-dir", str(self.folder / "state")]
         process = self._start(command, dict(os.environ))
         line = process.stdout.readline()

@@ -32,7 +32,8 @@ START_S, START_MAX_S = 1.0, 60.0  # a driver that is away is looked for again
 # A node without GPUs: a new process each second would cost it more than all else; `marks` sees a driver that comes.
 NO_LIBRARY_S, NO_LIBRARY_MAX_S = 60.0, 600.0
 STUCK_S: Final = 5.0  # a worker that ends later than this after SIGKILL was held by the driver
-WAIT_S: Final = 2.0  # beside the timeout: what a healthy GPU may wait for a worker that hangs
+# Beside the timeout: what a healthy GPU may wait for a worker that hangs, before it told of the sweep and for the next.
+WAIT_S: Final = 3.0
 _EVENT_CALLS: Final = ("nvmlEventSetCreate", "nvmlDeviceRegisterEvents", "nvmlEventSetWait")
 _STATES: Final = {
     4: DriverState.NO_PERMISSION,
@@ -180,10 +181,12 @@ class Supervisor:
     def _note(self, message: wire.Message, now_s: float) -> None:
         if isinstance(message, wire.Ready):
             self._is_ready(message)
-        elif isinstance(message, wire.GpuRead):
-            self.roster.note(message, now_s, time.time())
-            if message.index not in self._order.skip:
-                self._skips.discard(message.index)
+        elif isinstance(message, wire.Reads):
+            real_s = time.time()
+            for read in message.gpus:
+                self.roster.note(read, now_s, real_s)
+                if read.index not in self._order.skip:
+                    self._skips.discard(read.index)
         elif isinstance(message, wire.Done):
             self._busy = False
             self.roster.done(message, self._order.skip, time.time())

@@ -38,7 +38,7 @@ class Away(msgspec.Struct, frozen=True, tag="away"):
     text: str
 
 
-class GpuRead(msgspec.Struct, frozen=True, tag="gpu"):
+class GpuRead(msgspec.Struct, frozen=True):
     """One GPU. `uuid` and `identity` are of the last time it answered; `slow` is None where it was not due."""
 
     index: int
@@ -49,6 +49,12 @@ class GpuRead(msgspec.Struct, frozen=True, tag="gpu"):
     fast: FastReadings | None
     slow: SlowReadings | None
     invalid: tuple[str, ...] = ()  # a reason for each reading dropped
+
+
+class Reads(msgspec.Struct, frozen=True, tag="gpus"):
+    """Several at once: a message costs more than most of what is in it."""
+
+    gpus: tuple[GpuRead, ...]
 
 
 class Xid(msgspec.Struct, frozen=True):
@@ -68,7 +74,7 @@ class Done(msgspec.Struct, frozen=True, tag="done"):
     errors: tuple[tuple[str, int, int], ...]  # function, code, count
 
 
-Message = Ready | Away | GpuRead | Done
+Message = Ready | Away | Reads | Done
 
 encode = msgspec.msgpack.Encoder().encode
 decode_order = msgspec.msgpack.Decoder(Sweep).decode

@@ -59,8 +59,14 @@ def _serve(sock: socket.socket, calls: Library, gpus: Gpus) -> None:
         sweeps += 1
         if sweeps % COUNT_EACH == 0 and calls.call(NO_GPU, "nvmlDeviceGetCount") != gpus.count:
             raise DriverAway("nvmlDeviceGetCount", 0)  # hot-plugged: handles and indices are anew
+        batch: list[wire.GpuRead] = []
         for read in gpus.read(order):
-            sock.send(wire.encode(read))
+            batch.append(read)
+            if read.slow is not None:  # with its lists of processes it is large enough
+                sock.send(wire.encode(wire.Reads(tuple(batch))))
+                batch.clear()
+        if batch:
+            sock.send(wire.encode(wire.Reads(tuple(batch))))
         xids: tuple[wire.Xid, ...] = ()
         if order.events:
             events.register(gpus.devices())
