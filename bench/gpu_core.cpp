@@ -86,7 +86,7 @@ void records() {
   auto sums = std::make_unique<ActivitySums>();
   if (!sums->allocate()) std::abort();
   sums->clock().begin({real_ns(), real_ns(), real_ns()});
-  std::vector<double> walk, whole, zero;
+  std::vector<double> walk, whole;
   volatile uint64_t sink = 0;
   for (int round = 0; round < kRounds; ++round) {
     uint64_t begin_ns = thread_cpu_ns();
@@ -103,13 +103,7 @@ void records() {
     }
     whole.push_back(static_cast<double>(thread_cpu_ns() - begin_ns) / static_cast<double>(total));
   }
-  for (int round = 0; round < kRounds; ++round) {
-    const uint64_t begin_ns = thread_cpu_ns();
-    std::memset(buffers[round % kBuffers], 0, kBufferBytes);
-    zero.push_back(static_cast<double>(thread_cpu_ns() - begin_ns) * kBuffers / static_cast<double>(total));
-  }
-  std::printf("records %zu\nwalk_ns %.2f\nrecord_ns %.2f\nzero_ns %.2f\n", total, median(walk), median(whole),
-              median(zero));
+  std::printf("records %zu\nwalk_ns %.2f\nrecord_ns %.2f\n", total, median(walk), median(whole));
 }
 
 void publish() {

@@ -26,7 +26,6 @@ CSRC = ROOT / "csrc"
 ROWS = (
     ("record_ns", "a kernel record, from CUPTI's buffer to the sums", "ns", 40.0),
     ("walk_ns", "  of it, walking the buffer (the double's)", "ns", None),
-    ("zero_ns", "zeroing the buffer again, per record", "ns", None),
     ("publish_ns", "publishing the page after a typical step", "ns", 120.0),
     ("publish_all_ns", "  with every class of work changed", "ns", None),
     ("snapshot_us", "the daemon's snapshot of it, from Python", "µs", 1.0),

@@ -36,6 +36,16 @@ bool current_stream(cuda::Stream* stream) noexcept {
   return known;
 }
 
+// Runs `call` without the GIL. Not py::gil_scoped_release: at the interpreter's end Python ends a thread that asks for the
+// GIL again by unwinding it, and a destructor that is unwound through aborts the process.
+template <typename Call>
+auto without_gil(Call call) {
+  PyThreadState* state = PyEval_SaveThread();
+  const auto answer = call();
+  PyEval_RestoreThread(state);
+  return answer;
+}
+
 // A reason outlives the call that gives it: the layers keep the pointer.
 const char* kept(const std::string& reason) { return strdup(reason.c_str()); }
 
@@ -49,10 +59,8 @@ void start(const py::object& device, const py::object& raw_stream, const std::st
   options.why_no_cupti = why_no_cupti;
   options.cupti.synchronisations = synchronisations;
   PageWriter* page = probe_state().page;
-  {
-    py::gil_scoped_release released;
-    GpuCore::instance().start(page, options);
-  }
+  // It takes the loader's lock, under which another thread may wait for the GIL.
+  without_gil([&] { return GpuCore::instance().start(page, options), true; });
   // Without the two functions there are no marks: CUPTI then cannot tell a thief by the steps that go by.
   const bool any = why_no_events.empty() || why_no_cupti.empty();
   g_marks_gpu = any && !device.is_none() && !raw_stream.is_none();
@@ -76,18 +84,19 @@ void mark_gpu(uint32_t ended, bool stepped) noexcept {
 }
 
 void bind_gpu(py::module_& module) {
-  using released = py::call_guard<py::gil_scoped_release>;
   module.def("gpu_start", &start, py::arg("device"), py::arg("raw_stream"), py::arg("why_no_events"),
              py::arg("why_no_cupti"), py::arg("synchronisations"),
              "Starts the layers that nothing speaks against, once, when CUDA is up; the page says what became of them.");
-  module.def("gpu_yield", [](uint32_t timeout_ms) { return GpuCore::instance().yield(timeout_ms); }, released(),
-             py::arg("timeout_ms"), "Gives CUPTI to another client; False where that took too long.");
+  module.def("gpu_yield", [](uint32_t timeout_ms) {
+    return without_gil([=] { return GpuCore::instance().yield(timeout_ms); });
+  }, py::arg("timeout_ms"), "Gives CUPTI to another client; False where that took too long.");
   module.def("gpu_resume", [] { GpuCore::instance().resume(); }, "Takes it back.");
   module.def("gpu_stop", [](const std::string& reason, uint32_t timeout_ms) {
-    GpuCore::instance().stop(kept(reason), timeout_ms);
-  }, released(), py::arg("reason"), py::arg("timeout_ms"));
-  module.def("gpu_stop_cupti", [](const std::string& reason) { GpuCore::instance().stop_cupti(kept(reason), 1000); },
-             released(), py::arg("reason"));
+    const char* words = kept(reason);
+    without_gil([=] { return GpuCore::instance().stop(words, timeout_ms), true; });
+  }, py::arg("reason"), py::arg("timeout_ms"));
+  module.def("gpu_stop_cupti", [](const std::string& reason) { GpuCore::instance().stop_cupti(kept(reason), 0); },
+             py::arg("reason"), "Soon, without waiting for it.");
   module.def("gpu_note_reserved", [](uint64_t bytes) { GpuCore::instance().note_reserved(bytes); }, py::arg("bytes"));
   module.def("gpu_device", [] { return g_last_device; }, "Of the training thread; -1 before its first mark.");
   module.def("gpu_layers", [] {

@@ -43,18 +43,32 @@ inline bool ActivitySums::plausible(const RecordClock::Span& span, uint64_t star
   return false;
 }
 
-inline Timeline* ActivitySums::timeline_of(uint32_t device) noexcept {
-  if (__builtin_expect(device >= kDevices, 0)) return nullptr;
-  std::unique_ptr<Timeline>& timeline = timelines_[device];
-  if (__builtin_expect(timeline == nullptr, 0)) {
-    timeline.reset(new (std::nothrow) Timeline(&body_.head));
-    if (timeline == nullptr || !timeline->allocate()) {
-      timeline.reset();
-      return nullptr;
+Timeline* ActivitySums::find_timeline(uint32_t device) noexcept {
+  const uint64_t bit = uint64_t{1} << std::min(device, 63u);
+  body_.head.devices += (devices_seen_ & bit) == 0;
+  devices_seen_ |= bit;
+  last_device_ = device;
+  last_timeline_ = nullptr;
+  for (uint32_t slot = 0; slot < kDevices; ++slot) {
+    std::unique_ptr<Timeline>& timeline = timelines_[slot];
+    if (timeline != nullptr && timeline_devices_[slot] != device) continue;
+    if (timeline == nullptr) {
+      timeline.reset(new (std::nothrow) Timeline(&body_.head));
+      timeline_devices_[slot] = device;
+      if (timeline == nullptr || !timeline->allocate()) timeline.reset();
     }
-    ++body_.head.devices;
+    last_timeline_ = timeline.get();
+    break;
   }
-  return timeline.get();
+  return last_timeline_;
+}
+
+// All kernels of one graph launch carry its correlation.
+inline bool ActivitySums::begins_launch(uint32_t correlation) noexcept {
+  uint32_t& known = graph_launches_[correlation % kGraphLaunches];
+  if (known == correlation) return false;
+  known = correlation;
+  return true;
 }
 
 inline void ActivitySums::add_kernel(const cupti::Kernel& kernel) noexcept {
@@ -67,9 +81,7 @@ inline void ActivitySums::add_kernel(const cupti::Kernel& kernel) noexcept {
     ++body_.head.launches_total;
   } else {
     ++body_.head.graph_kernels_total;
-    // All kernels of one graph launch carry its correlation.
-    body_.head.launches_total += kernel.correlation != last_graph_launch_;
-    last_graph_launch_ = kernel.correlation;
+    body_.head.launches_total += begins_launch(kernel.correlation);
   }
   add_times(span.begin_ns, span.end_ns);
   if (Timeline* timeline = timeline_of(kernel.device)) {

@@ -15,7 +15,8 @@ namespace pymon {
 
 class ActivitySums {
  public:
-  // Devices whose busy time is summed; a process with more is rare (nn.DataParallel), and `devices` says so.
+  // Devices whose busy time is summed, the first ones seen; a process with more is rare (nn.DataParallel), and `devices`,
+  // which counts all, says so.
   static constexpr uint32_t kDevices = 8;
 
   // False: no memory.
@@ -52,14 +53,26 @@ class ActivitySums {
   void add_work(WorkClass work, uint64_t duration_ns, uint64_t bytes) noexcept;
   void add_times(uint64_t begin_ns, uint64_t end_ns) noexcept;
   bool plausible(const RecordClock::Span& span, uint64_t start, uint64_t end) noexcept;
-  Timeline* timeline_of(uint32_t device) noexcept;
+  Timeline* timeline_of(uint32_t device) noexcept {
+    return __builtin_expect(device == last_device_, 1) ? last_timeline_ : find_timeline(device);
+  }
+  Timeline* find_timeline(uint32_t device) noexcept;
+  bool begins_launch(uint32_t correlation) noexcept;
 
   CuptiBody body_{};
   uint32_t changed_ = 0;
-  uint32_t last_graph_launch_ = 0;
+  // The launches of CUDA graphs under way: their kernels come mixed where streams overlap. By correlation, which counts up
+  // by one or more with each call, so only ones that lie a multiple of this apart meet.
+  static constexpr uint32_t kGraphLaunches = 64;
+  uint32_t graph_launches_[kGraphLaunches] = {};
   NameCache names_;
   RecordClock clock_;
   std::unique_ptr<Timeline> timelines_[kDevices];
+  uint32_t timeline_devices_[kDevices] = {};
+  uint64_t devices_seen_ = 0;  // a bit each, the last one for all from 63 on
+  static constexpr uint32_t kNoDevice = ~0u;
+  uint32_t last_device_ = kNoDevice;
+  Timeline* last_timeline_ = nullptr;
 };
 
 }  // namespace pymon

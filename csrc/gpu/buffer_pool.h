@@ -35,10 +35,13 @@ class BufferPool {
   // The oldest buffer that came back; `put_back` it when its records are read.
   Done take_done() noexcept;
   void put_back(uint8_t* buffer) noexcept;
+  // For our thread, now and then: with none free, one is made ahead, so that a launching thread seldom pays for it.
+  void keep_spare() noexcept;
 
   struct Counts {
     uint32_t out = 0;        // lent now
-    uint32_t made = 0;       // in all
+    uint32_t made = 0;       // ours to use: all but those given up
+    uint32_t ever_made = 0;  // memory held
     uint64_t requests = 0, refused = 0, lost = 0;
     bool has_done = false;
   };
@@ -50,16 +53,20 @@ class BufferPool {
  private:
   static constexpr uint32_t kHardLimit = 64;  // room in the tables, for a CUPTI that must not be refused
 
-  uint8_t* make() noexcept;
-  bool is_ours(const uint8_t* buffer) const noexcept;
+  enum class Place : uint8_t { kHome, kOut, kGivenUp };
+  struct Buffer {
+    uint8_t* bytes;
+    Place place;
+  };
+  uint8_t* add(uint8_t* buffer) noexcept;
+  Buffer* find(const uint8_t* buffer) noexcept;  // nullptr: not ours
 
   std::mutex mutex_;
   bool may_refuse_ = true;
   // Every buffer ever made, those given up included: another client's may come through our callback, and to take one of
   // those for ours would write beyond its end.
   static constexpr uint32_t kEverMade = 256;
-  uint8_t* ever_made_[kEverMade] = {};
-  uint32_t ever_made_size_ = 0;
+  Buffer ever_made_[kEverMade] = {};
   uint8_t* free_[kHardLimit] = {};
   Done done_[kHardLimit] = {};
   uint32_t free_size_ = 0, done_begin_ = 0, done_size_ = 0;

@@ -116,8 +116,7 @@ using BufferCompleted = void (*)(void* context, uint32_t stream, uint8_t* buffer
   X(cuptiActivityDisable, (uint32_t))                                     \
   X(cuptiActivityFlushAll, (uint32_t))                                    \
   X(cuptiActivityGetNextRecord, (uint8_t*, size_t, Activity**))           \
-  X(cuptiActivityGetNumDroppedRecords, (void*, uint32_t, size_t*))        \
-  X(cuptiActivitySetAttribute, (uint32_t, size_t*, void*))
+  X(cuptiActivityGetNumDroppedRecords, (void*, uint32_t, size_t*))
 
 // From CUDA 12.8 on.
 #define PYMON_CUPTI_OPTIONAL_FUNCTIONS(X) X(cuptiActivityEnableAllSyncRecords, (uint8_t))

@@ -58,7 +58,10 @@ bool CuptiLayer::yield(uint32_t timeout_ms) noexcept {
   ++yields_;
   changed_.notify_all();
   // `kLayerRunning` is entered before CUPTI is touched, so in any other state the thread is not in its calls.
-  return changed_.wait_for(lock, std::chrono::milliseconds(timeout_ms), [this] { return state() != kLayerRunning; });
+  const auto is_free = [this] { return state() != kLayerRunning; };
+  if (changed_.wait_for(lock, std::chrono::milliseconds(timeout_ms), is_free)) return true;
+  late_.store(true, std::memory_order_release);
+  return false;
 }
 
 void CuptiLayer::resume() noexcept {
@@ -82,16 +85,20 @@ void CuptiLayer::forget_in_child() noexcept { g_layer.store(nullptr); }
 
 void* CuptiLayer::run(void* self) noexcept {
   auto* layer = static_cast<CuptiLayer*>(self);
-  if (layer->open()) layer->loop();
+  try {
+    if (layer->open()) layer->loop();
+  } catch (...) {  // the words for a failure are the only thing that is allocated
+    layer->enter(kLayerAbsent, "no memory");
+  }
   layer->publish();
   layer->end();
   return nullptr;
 }
 
-bool CuptiLayer::open() noexcept {
+bool CuptiLayer::open() {
   Result<Cupti> found = load_cupti(options_.loading);
   if (!found.ok()) {
-    enter(kLayerAbsent, found.error().text);
+    enter(kLayerAbsent, found.error().text.c_str());
     return false;
   }
   cupti_ = found.value();
@@ -112,7 +119,7 @@ bool CuptiLayer::open() noexcept {
   return true;
 }
 
-void CuptiLayer::loop() noexcept {
+void CuptiLayer::loop() {
   for (;;) {
     const Wish wish = wait_for_wish(next_flush_ns_);
     obey(wish);
@@ -122,6 +129,7 @@ void CuptiLayer::loop() noexcept {
       if (armed_) flush();
     }
     drain();
+    pool_.keep_spare();
     if (armed_) sums_.settle(real_ns() - kSettleBehindNs);
     if (armed_) look_for_thief(now_ns);
     if (armed_) guard(now_ns);
@@ -134,7 +142,7 @@ void CuptiLayer::loop() noexcept {
 CuptiLayer::Wish CuptiLayer::wait_for_wish(uint64_t until_mono_ns) noexcept {
   std::unique_lock<std::mutex> lock(mutex_);
   const auto wants_change = [this] {
-    if (stop_reason_ != nullptr) return true;
+    if (stop_reason_ != nullptr || (armed_ && !is_ours())) return true;
     return yields_ > 0 ? state() == kLayerRunning : !armed_ && stolen_until_ns_ <= mono_ns();
   };
   const uint64_t now_ns = mono_ns();
@@ -142,13 +150,14 @@ CuptiLayer::Wish CuptiLayer::wait_for_wish(uint64_t until_mono_ns) noexcept {
     changed_.wait_for(lock, std::chrono::nanoseconds(until_mono_ns - now_ns), wants_change);
   }
   if (stop_reason_ != nullptr) return Wish::kStop;
-  if (yields_ > 0) return Wish::kYield;
+  if (!armed_) late_.store(false, std::memory_order_relaxed);  // nothing is left that could come too late
+  if (yields_ > 0 || !is_ours()) return Wish::kYield;
   if (stolen_until_ns_ > mono_ns()) return Wish::kYield;
   state_.store(kLayerRunning, std::memory_order_release);
   return Wish::kRun;
 }
 
-void CuptiLayer::obey(Wish wish) noexcept {
+void CuptiLayer::obey(Wish wish) {
   const bool was_armed = armed_;
   if (wish == Wish::kRun) {
     if (armed_) return;
@@ -158,6 +167,7 @@ void CuptiLayer::obey(Wish wish) noexcept {
       ++sums_.body().head.handovers_total;
       yielded_since_ns_ = 0;
     }
+    begin_guard();
     enter(kLayerRunning, "running");
     return;
   }
@@ -175,7 +185,7 @@ void CuptiLayer::obey(Wish wish) noexcept {
   }
 }
 
-bool CuptiLayer::arm() noexcept {
+bool CuptiLayer::arm() {
   const cupti::Api& api = cupti_.api;
   // CUPTI zeroes its buffers itself (23 us for one of ours, in the launching thread). Promising to do it for it would save
   // that, and bind every client after us, Kineto's unannounced captures among them, whose buffers hold old bytes.
@@ -183,11 +193,11 @@ bool CuptiLayer::arm() noexcept {
   cupti::Result result = api.cuptiActivityRegisterCallbacks(&BufferPool::on_requested, &BufferPool::on_completed);
   if (result != cupti::kSuccess) failed = "cuptiActivityRegisterCallbacks: ";
   for (const cupti::Kind kind : kKinds) {
-    if (!failed.empty()) break;
+    if (!failed.empty() || !is_ours()) break;
     result = api.cuptiActivityEnable(kind);
     if (result != cupti::kSuccess) failed = "cuptiActivityEnable(" + std::to_string(kind) + "): ";
   }
-  if (failed.empty() && options_.synchronisations) {
+  if (failed.empty() && options_.synchronisations && is_ours()) {
     // Without it each event query makes a record, NCCL's watchdog's and our own among them; where it cannot be had
     // (before CUDA 12.8), waits stay unseen.
     if (api.cuptiActivityEnableAllSyncRecords != nullptr &&
@@ -199,37 +209,34 @@ bool CuptiLayer::arm() noexcept {
   if (!failed.empty()) {
     for (const cupti::Kind kind : kKinds) api.cuptiActivityDisable(kind);
     sums_.body().head.last_error = static_cast<uint64_t>(result);
-    enter(kLayerAbsent, failed + result_text(api, result));
+    enter(kLayerAbsent, (failed + result_text(api, result)).c_str());
     return false;
   }
   armed_ = true;
   look_at_clock(true);
-  const uint64_t now_ns = mono_ns();
-  activity_ns_ = now_ns;
+  activity_ns_ = mono_ns();
   steps_at_activity_ = steps_.load(std::memory_order_relaxed);
-  next_memory_ns_ = 0;
-  const CuptiHead& head = sums_.body().head;
-  self_guard_.begin({now_ns, thread_cpu_ns(), head.records_total, head.zero_times_total, head.bad_times_total,
-                     pool_.counts().refused, 0, 0});
   return true;
 }
 
 // Leaves nothing of ours with CUPTI: a buffer that were still lent would come back through the next client's callback,
-// with records that neither of us could use.
+// with records that neither of us could use. But that client waits only so long, and each of these calls may hang.
 void CuptiLayer::disarm() noexcept {
   const cupti::Api& api = cupti_.api;
-  for (const cupti::Kind kind : kKinds) api.cuptiActivityDisable(kind);
-  if (options_.synchronisations) api.cuptiActivityDisable(cupti::kSynchronization);
-  api.cuptiActivityFlushAll(0);
-  if (pool_.counts().out > 0) api.cuptiActivityFlushAll(cupti::kFlushForced);
+  for (const cupti::Kind kind : kKinds) {
+    if (is_ours()) api.cuptiActivityDisable(kind);
+  }
+  if (options_.synchronisations && is_ours()) api.cuptiActivityDisable(cupti::kSynchronization);
+  if (is_ours()) api.cuptiActivityFlushAll(0);
+  if (is_ours() && pool_.counts().out > 0) api.cuptiActivityFlushAll(cupti::kFlushForced);
   const uint64_t until_ns = mono_ns() + kReturnWaitNs;
-  while (pool_.counts().out > 0 && mono_ns() < until_ns) sleep_ns(200'000);
-  look_at_clock(false);
+  while (is_ours() && pool_.counts().out > 0 && mono_ns() < until_ns) sleep_ns(200'000);
+  if (is_ours()) look_at_clock(false);
   armed_ = false;
   drain();
   pool_.give_up_lent();
   sums_.interrupt();
-  if (options_.synchronisations && api.cuptiActivityEnableAllSyncRecords != nullptr) {
+  if (is_ours() && options_.synchronisations && api.cuptiActivityEnableAllSyncRecords != nullptr) {
     api.cuptiActivityEnableAllSyncRecords(1);
   }
 }
@@ -299,21 +306,30 @@ void CuptiLayer::give_way(const char* reason) noexcept {
   enter(kLayerYielded, reason);
 }
 
+// Each lease goes on with the windows of the one before: many short ones must not escape the budget.
+void CuptiLayer::begin_guard() noexcept {
+  next_memory_ns_ = 0;  // what others took meanwhile is not ours
+  if (guarded_) return;
+  guarded_ = true;
+  const CuptiHead& head = sums_.body().head;
+  self_guard_.begin({armed_ns(mono_ns()), thread_cpu_ns(), head.records_total, head.zero_times_total,
+                     head.bad_times_total, pool_.counts().refused, 0, 0});
+}
+
 void CuptiLayer::guard(uint64_t now_ns) noexcept {
   CuptiHead& head = sums_.body().head;
   const BufferPool::Counts counts = pool_.counts();
-  head.host_bytes = sums_.bytes() + counts.made * BufferPool::kBufferBytes;
+  head.host_bytes = sums_.bytes() + counts.ever_made * BufferPool::kBufferBytes;
   uint64_t free_bytes, reserved_bytes;
   if (now_ns >= next_memory_ns_ && read_device_memory(&free_bytes, &reserved_bytes)) {
     if (next_memory_ns_ == 0) {
-      device_memory_.begin(free_bytes, reserved_bytes, head.records_total);
-      head.device_bytes = 0;
+      device_memory_.begin_lease(free_bytes, reserved_bytes, head.records_total);
     } else {
       head.device_bytes = device_memory_.add_window(free_bytes, reserved_bytes, head.records_total);
     }
     next_memory_ns_ = now_ns + options_.budget.window_ns;
   }
-  const char* over = self_guard_.check({now_ns, thread_cpu_ns(), head.records_total, head.zero_times_total,
+  const char* over = self_guard_.check({armed_ns(now_ns), thread_cpu_ns(), head.records_total, head.zero_times_total,
                                         head.bad_times_total, counts.refused, head.host_bytes, head.device_bytes});
   if (over == nullptr) return;
   disarm();
@@ -333,14 +349,13 @@ bool CuptiLayer::read_device_memory(uint64_t* free_bytes, uint64_t* reserved_byt
   return true;
 }
 
-void CuptiLayer::enter(LayerState state, const std::string& reason) noexcept {
+void CuptiLayer::enter(LayerState state, const char* reason) noexcept {
   std::lock_guard<std::mutex> lock(mutex_);
-  reason_ = reason;
+  std::memset(reason_, 0, sizeof reason_);
+  std::memcpy(reason_, reason, std::min(std::strlen(reason), sizeof reason_ - 1));
+  std::memcpy(sums_.body().head.reason, reason_, sizeof reason_);
   reason_changed_ = true;
   state_.store(state, std::memory_order_release);
-  CuptiHead& head = sums_.body().head;
-  std::memset(head.reason, 0, sizeof head.reason);
-  std::memcpy(head.reason, reason_.data(), std::min(reason_.size(), sizeof head.reason - 1));
   changed_.notify_all();
 }
 

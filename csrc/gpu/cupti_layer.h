@@ -42,7 +42,8 @@ class CuptiLayer {
   static CuptiLayer* start(PageWriter* page, const cuda::Api* cuda, const CuptiOptions& options);
 
   // Gives CUPTI up for another client's sake, all records of ours delivered. False: it took longer than `timeout_ms`,
-  // and the caller goes on all the same. Nests: as many `resume` take it back.
+  // and the caller goes on all the same; what was still to be done with CUPTI is then left undone, since it would be done
+  // to the other client. Nests: as many `resume` take it back.
   bool yield(uint32_t timeout_ms) noexcept;
   void resume() noexcept;
 
@@ -70,11 +71,13 @@ class CuptiLayer {
       : page_(page), cuda_(cuda), options_(options), self_guard_(options.budget) {}
 
   static void* run(void* self) noexcept;
-  bool open() noexcept;
-  void loop() noexcept;
+  bool open();
+  void loop();
   Wish wait_for_wish(uint64_t until_mono_ns) noexcept;
-  void obey(Wish wish) noexcept;
-  bool arm() noexcept;
+  void obey(Wish wish);
+  bool arm();
+  void begin_guard() noexcept;
+  bool is_ours() const noexcept { return !late_.load(std::memory_order_acquire); }
   void disarm() noexcept;
   void flush() noexcept;
   void drain() noexcept;
@@ -82,8 +85,9 @@ class CuptiLayer {
   void look_for_thief(uint64_t now_ns) noexcept;
   void give_way(const char* reason) noexcept;
   void guard(uint64_t now_ns) noexcept;
+  uint64_t armed_ns(uint64_t now_ns) noexcept { return now_ns - sums_.body().head.yielded_ns_total; }
   bool read_device_memory(uint64_t* free_bytes, uint64_t* reserved_bytes) noexcept;
-  void enter(LayerState state, const std::string& reason) noexcept;
+  void enter(LayerState state, const char* reason) noexcept;
   void publish() noexcept;
   void end() noexcept;
 
@@ -99,15 +103,16 @@ class CuptiLayer {
   std::mutex mutex_;
   std::condition_variable changed_;
   int yields_ = 0;                    // who wants CUPTI now
+  std::atomic<bool> late_{false};     // somebody waited in vain: CUPTI is not ours any more, whatever the thread is at
   const char* stop_reason_ = nullptr;
   bool ended_ = false;  // the thread will not touch the page again
-  std::string reason_ = "is being started";
+  char reason_[kReasonBytes] = "is being started";
   std::atomic<uint64_t> state_{kLayerOff};
   std::atomic<uint64_t> steps_{0}, reserved_bytes_{0};
   std::atomic<cuda::Context> context_{nullptr};
 
   // The thread's own.
-  bool armed_ = false;
+  bool armed_ = false, guarded_ = false;
   bool reason_changed_ = false;  // since it was published
   uint64_t next_flush_ns_ = 0, yielded_since_ns_ = 0;
   uint64_t stolen_until_ns_ = 0, thefts_in_a_row_ = 0, last_theft_ns_ = 0;

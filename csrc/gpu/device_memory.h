@@ -1,4 +1,4 @@
-// How much GPU memory CUPTI may have taken since it was armed.
+// How much GPU memory CUPTI may have taken while it was ours, over all leases.
 //
 // The driver tells free memory of the whole device only, so what others take must be told apart: the growth of torch's
 // allocator is known and subtracted; and CUPTI's own growth is bounded by its records, 3,200,000 bytes for 100,000 of them
@@ -16,13 +16,13 @@ class DeviceMemory {
   static constexpr uint64_t kBufferBytes = 3'200'000;
   static constexpr uint64_t kBytesPerRecord = 32;
 
-  void begin(uint64_t free_bytes, uint64_t reserved_bytes, uint64_t records_total) noexcept {
-    *this = {};
+  // What others took up to now does not count.
+  void begin_lease(uint64_t free_bytes, uint64_t reserved_bytes, uint64_t records_total) noexcept {
     taken_by_all_ = -static_cast<int64_t>(free_bytes) - static_cast<int64_t>(reserved_bytes);
     records_total_ = records_total;
   }
 
-  // One window later; gives the bytes since `begin` that may be CUPTI's.
+  // One window later; gives the bytes that may be CUPTI's.
   uint64_t add_window(uint64_t free_bytes, uint64_t reserved_bytes, uint64_t records_total) noexcept {
     const int64_t taken = -static_cast<int64_t>(free_bytes) - static_cast<int64_t>(reserved_bytes);
     const int64_t rise = taken - taken_by_all_;

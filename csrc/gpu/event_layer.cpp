@@ -54,7 +54,7 @@ void EventLayer::mark(cuda::Stream stream, Phase ended, uint64_t step) noexcept 
     gap_ = true;
     return;
   }
-  slot.what.store(step << 8 | uint64_t{ended} << 4 | (gap_ ? kGap : 0), std::memory_order_relaxed);
+  slot.what.store(step << 8 | uint64_t{ended} << 4 | (gap_ ? kGap : 0), std::memory_order_release);
   gap_ = false;
   head_.store(index + 1, std::memory_order_release);
 }
@@ -153,7 +153,7 @@ bool EventLayer::measure(uint64_t index) noexcept {
   const cuda::Event event = slot.event.load(std::memory_order_relaxed);
   const cuda::Result answer = cuda_.cuEventQuery(event);
   if (answer == cuda::kNotReady) return false;
-  const uint64_t what = slot.what.load(std::memory_order_relaxed);
+  const uint64_t what = slot.what.load(std::memory_order_acquire);
   float elapsed_ms = 0.0F;
   bool follows = has_previous_ && answer == cuda::kSuccess && (what & kGap) == 0;
   if (follows) {

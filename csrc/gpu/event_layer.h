@@ -3,7 +3,8 @@
 //
 // Between the two lies a ring of a fixed number of events. The training thread never waits for the poller either: where
 // the GPU is more than a ring behind, the oldest event is recorded anew and counted as dropped. `claimed_` runs ahead of
-// `head_`, so that the poller can tell after its calls that neither event was taken from under it.
+// `head_`, so that the poller can tell after its calls that neither event was taken from under it: `what` is written
+// after `claimed_` (release) and read before it (acquire).
 #pragma once
 
 #include <pthread.h>

@@ -1,15 +1,20 @@
 #include "gpu/library.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 
 namespace pymon {
 namespace {
 
 constexpr const char* kCudaName = "libcuda.so.1";
 constexpr const char* kCuptiNames[] = {"libcupti.so.13", "libcupti.so.12"};
+constexpr int kCudaOf[] = {13000, 12000};  // the driver they need, as cuDriverGetVersion says it
 
 // The oldest whose records were held against NVIDIA's headers (tests/native/abi.cpp).
 constexpr uint32_t kOldestCupti = 22;  // CUDA 12.4
@@ -62,7 +67,12 @@ Error no_driver(const std::string& why) { return Error::because("no NVIDIA drive
 
 // The driver's library. Not the stub of it that toolkits bring for linking, whose calls all fail: real CUPTI crashes on
 // that one as it does on none. cuDriverGetVersion is the one question that initialises nothing.
-Result<void*> open_driver(Loading loading) {
+struct Driver {
+  void* library;
+  int version;
+};
+
+Result<Driver> open_driver(Loading loading) {
   void* library = open_library(kCudaName, loading);
   if (library == nullptr) return no_driver(why_not(kCudaName, loading));
   decltype(cuda::Api::cuDriverGetVersion) get_version = nullptr;
@@ -71,17 +81,49 @@ Result<void*> open_driver(Loading loading) {
   if (const cuda::Result result = get_version(&version); result != cuda::kSuccess) {
     return no_driver("libcuda.so.1: cuDriverGetVersion fails with error " + std::to_string(result));
   }
-  return library;
+  return Driver{library, version};
+}
+
+// The one that is there already; else, if it may be loaded, the newest that this driver can serve.
+void* open_cupti(const Driver& driver, Loading loading) {
+  for (const char* name : kCuptiNames) {
+    if (void* library = dlopen(name, RTLD_LAZY | RTLD_NOLOAD)) return library;
+  }
+  for (size_t i = 0; i < std::size(kCuptiNames); ++i) {
+    if (driver.version < kCudaOf[i]) continue;
+    if (void* library = open_library(kCuptiNames[i], loading)) return library;
+  }
+  return nullptr;
+}
+
+// The name of whoever debugs this process; cuda-gdb takes the GPU's debugging interface for itself.
+bool is_under_cuda_gdb() {
+  char text[4096] = {};
+  const int status = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+  if (status < 0) return false;
+  const ssize_t size = read(status, text, sizeof text - 1);
+  close(status);
+  const char* tracer = size > 0 ? std::strstr(text, "TracerPid:") : nullptr;
+  const long pid = tracer == nullptr ? 0 : std::strtol(tracer + std::strlen("TracerPid:"), nullptr, 10);
+  if (pid <= 0) return false;
+  char path[64];
+  std::snprintf(path, sizeof path, "/proc/%ld/comm", pid);
+  const int comm = open(path, O_RDONLY | O_CLOEXEC);
+  if (comm < 0) return false;
+  char name[32] = {};
+  const bool known = read(comm, name, sizeof name - 1) > 0;
+  close(comm);
+  return known && std::strncmp(name, "cuda-gdb", std::strlen("cuda-gdb")) == 0;  // and cuda-gdbserver
 }
 
 }  // namespace
 
 Result<cuda::Api> load_cuda(Loading loading) {
-  Result<void*> driver = open_driver(loading);
+  Result<Driver> driver = open_driver(loading);
   if (!driver.ok()) return driver.error();
   cuda::Api api;
 #define X(name, parameters) \
-  if (!find(driver.value(), #name, &api.name)) return Error::because("the NVIDIA driver lacks " #name);
+  if (!find(driver.value().library, #name, &api.name)) return Error::because("the NVIDIA driver lacks " #name);
   PYMON_CUDA_FUNCTIONS(X)
 #undef X
   return api;
@@ -89,14 +131,9 @@ Result<cuda::Api> load_cuda(Loading loading) {
 
 Result<Cupti> load_cupti(Loading loading) {
   if (std::string tool = other_tool(); !tool.empty()) return Error::because(std::move(tool));
-  if (const Result<void*> driver = open_driver(loading); !driver.ok()) return driver.error();
-  void* library = nullptr;
-  for (const char* name : kCuptiNames) {
-    if (library == nullptr) library = dlopen(name, RTLD_LAZY | RTLD_NOLOAD);
-  }
-  for (const char* name : kCuptiNames) {
-    if (library == nullptr) library = open_library(name, loading);
-  }
+  Result<Driver> driver = open_driver(loading);
+  if (!driver.ok()) return driver.error();
+  void* library = open_cupti(driver.value(), loading);
   if (library == nullptr) return Error::because("no libcupti (" + why_not("libcupti", loading) + ")");
   Cupti cupti;
 #define X(name, parameters) \
@@ -127,6 +164,7 @@ std::string other_tool() {
   if (injected != nullptr && std::strstr(injected, kOurInjection) == nullptr) {
     return std::string("another tool is injected into this process: ") + injected;
   }
+  if (is_under_cuda_gdb()) return "cuda-gdb is attached to this process";
   return {};
 }
 

@@ -19,7 +19,7 @@
 namespace pymon {
 namespace {
 
-constexpr unsigned kRetryS = 1;           // as pymon/probe/sender.py
+constexpr unsigned kRetryS = 1, kRejectedS = 60;  // as pymon/probe/sender.py
 constexpr int kTickMs = 500;
 constexpr size_t kMessageBytes = 64 * 1024;  // wire.MAX_MESSAGE_BYTES
 constexpr const char* kSystemSocket = "/run/pymon/agent.sock";
@@ -128,24 +128,32 @@ std::string field(const std::string& message, const char* name) {
 
 }  // namespace
 
-AgentClient::AgentClient(const uint8_t (&attach_id)[16], int page_fd) : page_fd_(page_fd) {
-  std::memcpy(attach_id_, attach_id, sizeof attach_id_);
+AgentClient::AgentClient()
+    : sockets_(candidates()),
+      identity_(", \"rank\": " + number(kRank) + ", \"local_rank\": " + number(kLocalRank) + ", \"world_size\": " +
+                number(kWorldSize) + ", \"job_id\": " + quoted(first_set(kJob)) + ", \"run_id\": " +
+                quoted(variable("PYMON_RUN_ID"))) {}
+
+void AgentClient::hand_over(const uint8_t (&attach_id)[16], int page_fd) {
+  attach_id_ = hex(attach_id);
+  page_fd_ = page_fd;
 }
 
 void AgentClient::run() noexcept {
   for (;;) {
+    unsigned wait_s = kRetryS;
     try {
-      if (connect_to_any()) serve();
+      if (connect_to_any()) wait_s = serve();
     } catch (...) {  // no memory: later
     }
     if (socket_ >= 0) close(socket_);
     socket_ = -1;
-    sleep(kRetryS);
+    sleep(wait_s);
   }
 }
 
 bool AgentClient::connect_to_any() {
-  for (const std::string& path : candidates()) {
+  for (const std::string& path : sockets_) {
     socket_ = connect_to(path);
     if (socket_ < 0) continue;
     std::string text = hello();
@@ -166,30 +174,29 @@ bool AgentClient::connect_to_any() {
   return false;
 }
 
-void AgentClient::serve() {
+// Until the connection ends; how long to wait before the next.
+unsigned AgentClient::serve() {
   std::vector<char> buffer(kMessageBytes);
   for (;;) {
     pollfd waiting{socket_, POLLIN, 0};
     if (poll(&waiting, 1, kTickMs) <= 0) continue;
     const ssize_t size = recv(socket_, buffer.data(), buffer.size(), MSG_DONTWAIT);
     if (size < 0 && (errno == EAGAIN || errno == EINTR)) continue;
-    if (size <= 0) return;
+    if (size <= 0) return kRetryS;
     const std::string message(buffer.data(), static_cast<size_t>(size));
-    if (field(message, "type") == "reject") return;
+    if (field(message, "type") == "reject") return kRejectedS;
     if (field(message, "type") != "capture") continue;
     const std::string receipt = "{\"type\": \"receipt\", \"status\": \"refused\", \"reason\": \"the process is watched by "
                                 "injection: there is no torch profiler to use in it\", \"capture_id\": " +
                                 quoted(field(message, "capture_id")) + "}";
-    if (send(socket_, receipt.data(), receipt.size(), MSG_NOSIGNAL | MSG_DONTWAIT) < 0) return;
+    if (send(socket_, receipt.data(), receipt.size(), MSG_NOSIGNAL | MSG_DONTWAIT) < 0) return kRetryS;
   }
 }
 
 std::string AgentClient::hello() const {
-  return "{\"type\": \"hello\", \"version\": 1, \"attach_id\": \"" + hex(attach_id_) +
-         "\", \"pid\": " + std::to_string(getpid()) + ", \"rank\": " + number(kRank) +
-         ", \"local_rank\": " + number(kLocalRank) + ", \"world_size\": " + number(kWorldSize) +
-         ", \"job_id\": " + quoted(first_set(kJob)) + ", \"run_id\": " + quoted(variable("PYMON_RUN_ID")) +
-         ", \"script\": " + quoted(script()) + ", \"attached_real_ns\": " + std::to_string(real_ns()) + "}";
+  return "{\"type\": \"hello\", \"version\": 1, \"attach_id\": \"" + attach_id_ +
+         "\", \"pid\": " + std::to_string(getpid()) + identity_ + ", \"script\": " + quoted(script()) +
+         ", \"attached_real_ns\": " + std::to_string(real_ns()) + "}";
 }
 
 void AgentClient::forget_in_child() noexcept {

@@ -4,13 +4,17 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace pymon {
 
 class AgentClient {
  public:
+  // What the environment says is read here, once: reading it while the program changes it could crash. May throw.
+  AgentClient();
+
   // `page_fd` is the page's memfd, borrowed.
-  AgentClient(const uint8_t (&attach_id)[16], int page_fd);
+  void hand_over(const uint8_t (&attach_id)[16], int page_fd);
 
   // Until the process ends; for a thread of its own. Never blocks longer than its timeouts, and never throws.
   void run() noexcept;
@@ -20,11 +24,13 @@ class AgentClient {
 
  private:
   bool connect_to_any();
-  void serve();
+  unsigned serve();
   std::string hello() const;
 
-  uint8_t attach_id_[16];
-  int page_fd_;
+  std::vector<std::string> sockets_;
+  std::string identity_;  // the part of the hello that stays
+  std::string attach_id_;
+  int page_fd_ = -1;
   int socket_ = -1;
 };
 

@@ -1,8 +1,8 @@
 // The CUDA_INJECTION64_PATH entry, for processes that do not import pymon: the driver loads this library inside cuInit and
 // calls InitializeInjection. Same core, same page, without steps and phases, which only the probe knows.
 //
-// The driver is built without exceptions and holds its locks here: nothing is done but starting a thread, nothing leaves
-// by an exception, and the answer is always 1, because a monitor must not stop training. All symbols but the entry are
+// The driver is built without exceptions and holds its locks here: nothing is done but reading the environment and
+// starting a thread, nothing leaves by an exception, and the answer is always 1, because a monitor must not stop training. All symbols but the entry are
 // hidden, and the C++ library is linked in, so that nothing here meets the program's own.
 #include <sys/random.h>
 #include <time.h>
@@ -51,7 +51,7 @@ void* run(void*) {
     options.why_no_events = "the process is watched by injection, which does not know its streams";
     options.cupti.loading = pymon::Loading::kMayLoad;
     options.cupti.knows_steps = false;
-    g_client = new AgentClient(attach_id, g_page->fd());
+    g_client->hand_over(attach_id, g_page->fd());
     pthread_atfork(nullptr, nullptr, &forget_in_child);
     GpuCore::instance().start(g_page, options);
     g_client->run();
@@ -66,6 +66,11 @@ extern "C" __attribute__((visibility("default"))) int InitializeInjection() {
   static bool called = false;
   if (called || !is_wanted()) return 1;
   called = true;
+  try {
+    g_client = new AgentClient;
+  } catch (...) {  // no memory: not watched
+    return 1;
+  }
   pthread_t thread;
   if (pymon::start_thread(&thread, "pymon-inject", &run, nullptr)) pthread_detach(thread);
   return 1;

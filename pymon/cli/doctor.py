@@ -27,6 +27,7 @@ MIN_SHM_BYTES = 64 * 1024 * 1024  # Docker's default, which loader workers outgr
 NVML_S = (
     10.0  # a first nvmlInit without persistence mode takes seconds; a hung driver never returns
 )
+DRIVER_GPUS = Path("/proc/driver/nvidia/gpus")  # a folder each, made by the kernel module
 _STYLES = {"ok": "green", "absent": "yellow", "broken": "bold red"}
 
 
@@ -139,7 +140,16 @@ def _gpu_layer(name: str, index: int, text: str) -> Check:
         return Check(name, "absent", f"the native probe does not load ({why_not})")
     if why_not := module.gpu_why_not()[index]:
         return Check(name, "absent", why_not)
+    if _has_no_gpu():
+        return Check(
+            name, "absent", "there is a driver, but no GPU (/proc/driver/nvidia/gpus is empty)"
+        )
     return Check(name, "ok", text)
+
+
+def _has_no_gpu() -> bool:
+    """As the driver itself tells it: asking CUDA would take a second and a context."""
+    return DRIVER_GPUS.is_dir() and not any(DRIVER_GPUS.iterdir())
 
 
 def _injection() -> Check:

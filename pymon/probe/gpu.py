@@ -71,19 +71,19 @@ class GpuLayers:
         if (monitor := _torch_monitor()) and not self._saw_monitor:
             self._saw_monitor = True
             self._native.gpu_stop_cupti(f"torch's own CUPTI monitor is in use ({monitor})")
-        with self._lock:
-            while self._lent > len(self._sessions):
-                self._lent -= 1
-                self._native.gpu_resume()
+        # A dropped session may still be what Kineto runs: only torch's own word ends that.
+        if not _profiles(torch):
+            with self._lock:
+                while self._lent > len(self._sessions):
+                    self._lent -= 1
+                    self._native.gpu_resume()
         if time.monotonic() - self._reserved_at_s >= _RESERVED_EVERY_S:
             self._reserved_at_s = time.monotonic()
             with contextlib.suppress(Exception):  # other allocators have no such figures
                 self._note_reserved(torch)
 
     def _start(self, torch: Any) -> None:
-        # The flag of the Python side is the process's; the other only this thread's.
-        enabled = getattr(torch.autograd.profiler, "_is_profiler_enabled", False)
-        if len(self._sessions) or enabled or _torch_monitor():
+        if len(self._sessions) or _profiles(torch) or _torch_monitor():
             return  # CUPTI may be taken; after it
         self._started = True
         device = getattr(torch._C, "_cuda_getDevice", None)
@@ -155,6 +155,11 @@ class _Shedding:
     """Stands among the sessions while the budget leaves CUPTI away."""
 
 
+def _profiles(torch: Any) -> bool:
+    """Whether torch's profiler runs in any thread: the flag of its Python side, as the other is only this thread's."""
+    return bool(getattr(torch.autograd.profiler, "_is_profiler_enabled", False))
+
+
 def _torch_monitor() -> str:
     for name in _TORCH_MONITORS:
         if getattr(sys.modules.get(name), "_monitor_singleton", None) is not None:
@@ -169,9 +174,13 @@ def _records_gpu(session: Any) -> bool:
 
 
 def _named(text: str, warn: Callable[[str], None]) -> frozenset[str]:
-    names = frozenset(name.strip() for name in text.split(",") if name.strip()) - {"0", "none"}
-    if unknown := names - set(LAYERS):
+    names = frozenset(name.strip() for name in text.split(",") if name.strip())
+    if not names:  # set to nothing is not set
+        names = frozenset(DEFAULT_LAYERS.split(","))
+    if unknown := names - set(LAYERS) - {"0", "none"}:
         warn(
             f"PYMON_GPU_LAYERS: no layer {', '.join(sorted(unknown))} (known: {', '.join(LAYERS)})"
         )
+    if "sync" in names:
+        names |= {"cupti"}
     return names & set(LAYERS)

@@ -7,10 +7,12 @@ daemon's restart; the page goes on counting meanwhile.
 from __future__ import annotations
 
 import array
+import contextlib
 import os
 import select
 import socket
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -53,7 +55,15 @@ class Sender(threading.Thread):
             except Exception:  # noqa: BLE001 - nothing of the daemon's may reach training; the next try is a fresh one
                 wait_s = RETRY_S
             self._close()
-            self._wake.wait(wait_s)
+            self._pause(wait_s)
+
+    def _pause(self, wait_s: float) -> None:
+        """The ticks go on, whatever the daemon said."""
+        until_s = time.monotonic() + wait_s
+        while (left_s := until_s - time.monotonic()) > 0:
+            self._wake.wait(min(left_s, TICK_MS / 1000))
+            with contextlib.suppress(Exception):
+                self._each_tick()
 
     def _connect(self) -> socket.socket | None:
         for path in agent.candidates():

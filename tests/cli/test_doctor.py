@@ -4,9 +4,11 @@ import json
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
+from pymon.cli import doctor as doctor_command
 from tests.native.build import gpu_doubles
 
 
@@ -80,3 +82,53 @@ class TestWithADriver:
         check = checks(**with_driver, **{variable: value})["cupti"]
         assert check["state"] == "absent"
         assert says in check["text"]
+
+    def test_a_driver_without_a_gpu_is_no_place_for_the_layers(self, monkeypatch, tmp_path):
+        probe = SimpleNamespace(gpu_why_not=lambda: ("", ""))
+        monkeypatch.setattr(doctor_command.native, "probe", lambda: (probe, ""))
+        monkeypatch.setattr(doctor_command, "DRIVER_GPUS", tmp_path)
+        check = doctor_command._cuda_events()
+        assert check.state == "absent"
+        assert "no GPU" in check.text
+        (tmp_path / "0000:17:00.0").mkdir()
+        assert doctor_command._cuda_events().state == "ok"
+
+    def test_a_debugger_of_the_gpu_is_named(self, with_driver, tmp_path):
+        """By a double: a program of that name which traces the process, and does nothing else."""
+        source = tmp_path / "tracer.c"
+        source.write_text(TRACER)
+        debugger = tmp_path / "cuda-gdb"
+        subprocess.run(["gcc", source, "-o", debugger], check=True)
+        done = subprocess.run(
+            [debugger, sys.executable, "-m", "pymon", "doctor", "--json"],
+            capture_output=True,
+            text=True,
+            env={**os.environ, **with_driver},
+            check=False,
+        )
+        found = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
+        assert found["cupti"]["text"] == "cuda-gdb is attached to this process"
+        assert found["cupti"]["state"] == "absent"
+        assert found["cuda events"]["state"] == "ok"
+
+
+TRACER = """
+#include <signal.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+#include <unistd.h>
+int main(int count, char **arguments) {
+  int child = fork();
+  if (child == 0) {
+    ptrace(PTRACE_TRACEME, 0, 0, 0);
+    execv(arguments[1], arguments + 1);
+    _exit(127);
+  }
+  for (int status; waitpid(child, &status, 0) == child;) {
+    if (WIFEXITED(status)) return WEXITSTATUS(status);
+    int number = WIFSTOPPED(status) ? WSTOPSIG(status) : 0;
+    ptrace(PTRACE_CONT, child, 0, number == SIGTRAP ? 0 : number);
+  }
+  return 1;
+}
+"""

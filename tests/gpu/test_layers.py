@@ -116,12 +116,13 @@ def test_the_process_ends(scenario, name):
 
 @pytest.mark.slow
 def test_what_the_driver_does_with_a_second_client(scenario, note):
-    """Not known beforehand, so it is noted: either it is refused, or ours sees that it has lost CUPTI."""
+    """Not known beforehand, so it is noted: it is refused, or it has CUPTI until ours sees that it lost it."""
     said = scenario("second_client", PYMON_SECOND_CLIENT=str(second_client())).said
     note(**{f"second_client_{name}": value for name, value in said.items()})
     assert (said["state"], said["stolen"]) in {("running", 0), ("yielded", 1)}
-    if said["state"] == "running":
-        assert said["our_records_since"] > 0
-    if not scenario.on_gpu:
+    if scenario.on_gpu:
+        assert said["our_records_since"] > 0 or said["state"] == "yielded"
+    else:
         assert said["answer"] == 0  # the double lets the last one win
         assert said["their_buffers"] > 0
+        assert said["our_records_since"] == 0

@@ -93,7 +93,10 @@ TEST_CASE("what pymon must never call is never called") {
   {
     Running running;
     cupti_double_play("kernel gemm 2000 0 7 10");
-    running.settles_at(10);
+    REQUIRE(running.settles_at(10));
+    REQUIRE(running.layer->yield(1000));
+    running.layer->resume();
+    REQUIRE(running.runs());
   }
   CHECK(cupti_double_calls("cuptiFinalize") == 0);
   CHECK(cupti_double_calls("cuptiActivityRegisterTimestampCallback") == 0);
@@ -119,9 +122,38 @@ TEST_CASE("a graph counts as one launch") {
   CHECK(head.launches_total == 7);
 }
 
+TEST_CASE("overlapping launches of graphs are one each") {
+  Running running;
+  cupti_double_play("graph gemm_a 2000 100 7 3\ngraph gemm_a 2000 100 7 3");
+  cupti_double_play("mixed gemm_a 2000 7 9 40");  // two launches whose kernels come in turns
+  REQUIRE(running.settles_at(6 + 80));
+  CHECK(running.page.cupti().head.launches_total == 2 + 2);
+}
+
+TEST_CASE("a device of any number has its busy time, and more than eight of them are counted") {
+  Running running;
+  const auto busy_on = [&](const char* devices) {
+    cupti_double_play(devices);
+    running.layer->yield(1000);  // sums up what is held back
+    running.layer->resume();
+    REQUIRE(running.runs());
+    return running.page.cupti().head;
+  };
+  CHECK(busy_on("device 12\nkernel gemm_a 2000 0 7 1").busy_ns_total == 2000);
+  CHECK(busy_on("device 12\nkernel gemm_a 2000 0 7 1\ndevice 0\nkernel gemm_a 2000 0 7 1").busy_ns_total == 6000);
+  std::string many;
+  for (int device = 0; device < 16; ++device) many += "device " + std::to_string(device) + "\nkernel gemm_a 1000 0 7 1\n";
+  const CuptiHead head = busy_on(many.c_str());
+  CHECK(head.devices == 16);
+  CHECK(head.busy_ns_total == 6000 + 8 * 1000);
+  cupti_double_play("device 0");
+}
+
 TEST_CASE("a running kernel is not taken from under the GPU by the periodic flush") {
   Running running;
-  cupti_double_play("kernel gemm_a 2000 0 7 5\nopen gemm_long\nkernel gemm_a 2000 0 7 5\nsleep 100");
+  const uint64_t flushes = running.page.cupti().head.flushes_total;
+  cupti_double_play("open gemm_long\nkernel gemm_a 2000 0 7 10");
+  REQUIRE(eventually([&] { return running.page.cupti().head.flushes_total >= flushes + 5; }));
   CHECK(running.page.cupti().head.records_total == 0);
   CHECK(running.page.cupti().head.buffers_out == 1);
   cupti_double_play("close");
@@ -176,6 +208,47 @@ TEST_CASE("hand-over: Kineto loses nothing, and neither do we") {
   CHECK(head.yielded_ns_total > 0);
 }
 
+// A trainer's other client, while the layer's thread is stuck in CUPTI: nothing of ours is done to it any more.
+static void capture_by_kineto_after(Running& running) {
+  kineto_double::records = kineto_double::unknown_buffers = 0;
+  const uint64_t registered = cupti_double_calls("cuptiActivityRegisterCallbacks");
+  kineto_double::start(false);
+  cupti_double_play("kernel gemm_b 2000 0 7 500");
+  REQUIRE(eventually([&] { return running.layer->state() == kLayerYielded; }));  // the thread has come back
+  cupti_double_play("kernel gemm_b 2000 0 7 500");
+  CHECK(cupti_double_enabled_kinds() >= 4);  // Kineto's, and what was left of ours
+  CHECK(cupti_double_calls("cuptiActivityRegisterCallbacks") == registered + 1);  // Kineto's
+  kineto_double::stop();
+  CHECK(kineto_double::records == 1000);
+  CHECK(kineto_double::unknown_buffers == 0);
+  running.layer->resume();
+  CHECK(running.runs());
+}
+
+TEST_CASE("hand-over that CUPTI is too slow for: whoever went on without us is left alone, and we come back after it") {
+  Running running;
+  cupti_double_play("kernel gemm_a 2000 0 7 50");
+  REQUIRE(running.settles_at(50));
+  cupti_double_slow("cuptiActivityFlushAll", 1500);
+  const uint64_t flushes = cupti_double_calls("cuptiActivityFlushAll");
+  REQUIRE(eventually([&] { return cupti_double_calls("cuptiActivityFlushAll") > flushes; }));
+  cupti_double_slow("cuptiActivityFlushAll", 0);
+  CHECK_FALSE(running.layer->yield(20));
+  capture_by_kineto_after(running);
+  cupti_double_play("kernel gemm_a 2000 0 7 25");
+  REQUIRE(running.settles_at(75));
+}
+
+TEST_CASE("likewise where CUPTI gets stuck in the hand-over itself") {
+  CuptiOptions options = fast();
+  options.flush_ns = 3'600'000'000'000;  // only the hand-over flushes
+  Running running(options);
+  cupti_double_slow("cuptiActivityFlushAll", 1500);
+  CHECK_FALSE(running.layer->yield(200));
+  cupti_double_slow("cuptiActivityFlushAll", 0);
+  capture_by_kineto_after(running);
+}
+
 TEST_CASE("hand-over in the middle of a kernel: it is handed out without an end, and the buffer comes home") {
   Running running;
   cupti_double_play("kernel gemm_a 2000 0 7 50\nopen gemm_long");
@@ -189,25 +262,51 @@ TEST_CASE("hand-over in the middle of a kernel: it is handed out without an end,
 TEST_CASE("without the hand-over both are blind, and Kineto loses its records") {
   Running running;
   kineto_double::records = kineto_double::unknown_buffers = 0;
-  cupti_double_play("kernel gemm_a 2000 0 7 100\nopen gemm_long");  // our buffer is out and stays out
+  cupti_double_play("open gemm_long\nkernel gemm_a 2000 0 7 100");  // our buffer is out and stays out
   kineto_double::start(false);
   cupti_double_play("kernel gemm_b 2000 0 7 1000");  // all into the buffer that is ours
   kineto_double::stop();
   CHECK(kineto_double::unknown_buffers == 1);
   CHECK(kineto_double::records == 0);
-  cupti_double_play("kernel gemm_a 2000 0 7 25\nsleep 100");
+  const uint64_t flushes = running.page.cupti().head.flushes_total;
+  cupti_double_play("kernel gemm_a 2000 0 7 25");
+  REQUIRE(eventually([&] { return running.page.cupti().head.flushes_total >= flushes + 5; }));
   CHECK(running.page.cupti().head.records_total == 0);  // its stop switched our kinds off, and our buffer went to it
 }
 
 TEST_CASE("another client's buffer that comes back through our callback is left alone") {
   Running running;
-  const uint64_t buffers = running.page.cupti().head.buffers_total;
+  REQUIRE(running.layer->yield(1000));  // nothing of our own comes back meanwhile
+  const CuptiHead before = running.page.cupti().head;
   auto* small = static_cast<uint8_t*>(std::calloc(1, 4096));
   BufferPool::on_completed(nullptr, 0, small, 4096, 0);
+  REQUIRE(eventually([&] { return running.page.cupti().head.publish_mono_ns > before.publish_mono_ns + 20'000'000; }));
+  CHECK(running.page.cupti().head.buffers_total == before.buffers_total);
+  running.layer->resume();
+  REQUIRE(running.runs());
   cupti_double_play("kernel gemm_a 2000 0 7 10");
   REQUIRE(running.settles_at(10));
-  CHECK(running.page.cupti().head.buffers_total - buffers == 1);
   std::free(small);  // and so it is still its owner's to free
+}
+
+TEST_CASE("a buffer that was given up and comes back all the same is lent again, and memory counts it once") {
+  BufferPool& pool = BufferPool::instance();
+  pool.begin(true);
+  const BufferPool::Counts before = pool.counts();
+  uint8_t* buffer = nullptr;
+  size_t bytes = 0, most = 0;
+  BufferPool::on_requested(&buffer, &bytes, &most);
+  REQUIRE(buffer != nullptr);
+  pool.give_up_lent();
+  CHECK(pool.counts().lost == before.lost + 1);
+  CHECK(pool.counts().made == before.made - 1);
+  BufferPool::on_completed(nullptr, 0, buffer, bytes, 0);
+  BufferPool::on_completed(nullptr, 0, buffer, bytes, 0);  // once is enough
+  CHECK(pool.counts().made == before.made);
+  CHECK(pool.counts().ever_made == before.ever_made);
+  CHECK(pool.take_done().buffer == buffer);
+  CHECK(pool.take_done().buffer == nullptr);
+  pool.put_back(buffer);
 }
 
 TEST_CASE("yields nest: two sessions, and CUPTI comes back after the second's end") {
@@ -219,6 +318,38 @@ TEST_CASE("yields nest: two sessions, and CUPTI comes back after the second's en
   CHECK(running.layer->state() == kLayerYielded);
   running.layer->resume();
   CHECK(running.runs());
+}
+
+TEST_CASE("many short leases in a row escape no budget") {
+  CuptiOptions options = fast();
+  options.budget.window_ns = 60'000'000;
+  options.flush_ns = 100'000;  // ten thousand flushes a second are more than half a percent of a core
+  Running running(options);
+  REQUIRE(eventually([&] {
+    cupti_double_play("kernel gemm_a 2000 0 7 2000");
+    running.layer->yield(1000);
+    running.layer->resume();
+    return running.layer->state() == kLayerDisarmed;
+  }));
+  CHECK(running.layer->reason().find("0.5 % of a core") != std::string::npos);
+}
+
+TEST_CASE("a client that came and went unseen: after a long silence the layer's kinds are enabled again") {
+  CuptiOptions options = fast();
+  options.stolen_hold_ns = 200'000'000;
+  Running running(options);
+  cupti_double_play("kernel gemm_a 2000 0 7 10");
+  REQUIRE(running.settles_at(10));
+  kineto_double::start(false);  // without ticks, so nothing gives it away
+  kineto_double::stop();
+  CHECK(cupti_double_enabled_kinds() == 1);  // of ours the one that Kineto does not use
+  REQUIRE(eventually([&] {
+    running.layer->note_step();
+    return cupti_double_enabled_kinds() > 1;
+  }));
+  cupti_double_play("kernel gemm_a 2000 0 7 10");
+  CHECK(running.settles_at(20));
+  CHECK(running.page.cupti().head.stolen_total == 0);
 }
 
 TEST_CASE("a capture that nobody told us of is noticed, left alone, and the lease taken back after it") {
@@ -339,6 +470,7 @@ TEST_CASE("a layer over its processor budget switches itself off, and the traini
 
 TEST_CASE("hammered by threads that launch, profile and look") {
   Running running;
+  const uint64_t written_before = cupti_double_records();
   const uint64_t lost_before = BufferPool::instance().counts().lost;  // of all tests before this one
   std::atomic<bool> stop{false};
   std::thread profiler([&] {
@@ -368,6 +500,8 @@ TEST_CASE("hammered by threads that launch, profile and look") {
   stop = true;
   profiler.join();
   reader.join();
-  CHECK(running.page.cupti().head.records_total > 0);
+  // Every record that CUPTI wrote has come to us, whatever went on.
+  CHECK(cupti_double_records() > written_before);
+  CHECK(running.settles_at(cupti_double_records() - written_before));
   CHECK(BufferPool::instance().counts().lost == lost_before);
 }

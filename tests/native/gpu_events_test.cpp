@@ -166,7 +166,15 @@ TEST_CASE("no signal of the user's is handled on our thread") {
   sigaction(SIGUSR1, &action, &before);
   Page page;
   EventLayer* layer = kept(EventLayer::start(page.writer.get(), cuda_api(), kFast));
+  // With ours blocked, only another thread that lets it through could handle it.
+  sigset_t usr1;
+  sigemptyset(&usr1);
+  sigaddset(&usr1, SIGUSR1);
+  pthread_sigmask(SIG_BLOCK, &usr1, nullptr);
   kill(getpid(), SIGUSR1);
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  CHECK_FALSE(handled.load());
+  pthread_sigmask(SIG_UNBLOCK, &usr1, nullptr);
   CHECK(eventually([&] { return handled.load(); }));
   CHECK(pthread_equal(handled_on.load(), pthread_self()));
   layer->stop("test over", 500);

@@ -7,6 +7,8 @@
 #include <thread>
 #include <vector>
 
+#include <doctest/doctest.h>
+
 #include "core/page_reader.h"
 #include "core/page_writer.h"
 #include "doubles/cuda/cuda_double.h"
@@ -19,19 +21,30 @@ struct Page {
     reader = std::move(pymon::PageReader::open(writer->fd()).value());
   }
 
+  // Whole states only: a reader may find the writer at it, and on a loaded machine for long.
   pymon::GpuBody gpu() const {
     pymon::GpuBody body{};
-    reader->gpu(&body);
+    whole([&] { return reader->gpu(&body); });
     return body;
   }
   pymon::CuptiBody cupti() const {
     pymon::CuptiBody body{};
-    reader->cupti(&body);
+    whole([&] { return reader->cupti(&body); });
     return body;
   }
 
   std::unique_ptr<pymon::PageWriter> writer;
   std::unique_ptr<pymon::PageReader> reader;
+
+ private:
+  template <typename Read>
+  static void whole(Read read) {
+    for (int i = 0; i < 30'000; ++i) {
+      if (read()) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    FAIL("the page's section was never whole");
+  }
 };
 
 // Layers live as long as the process, since CUDA and CUPTI may call late; a test ends by stopping its own.
@@ -42,10 +55,10 @@ Layer* kept(Layer* layer) {
   return layer;
 }
 
-// Until `done`, five seconds at most; whether it came to that.
+// Until `done`, thirty seconds at most; whether it came to that.
 template <typename Done>
 bool eventually(Done done) {
-  for (int i = 0; i < 1000; ++i) {
+  for (int i = 0; i < 6000; ++i) {
     if (done()) return true;
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }

@@ -267,7 +267,7 @@ TEST_CASE("the guard stops for GPU memory, for host memory, for records without 
 TEST_CASE("GPU memory is CUPTI's only as far as its records account for it, and torch's growth is torch's") {
   constexpr uint64_t kFree = uint64_t{40} << 30;
   DeviceMemory memory;
-  memory.begin(kFree, 0, 0);
+  memory.begin_lease(kFree, 0, 0);
   // torch reserves a gigabyte, NCCL takes half of one: nothing of it is CUPTI's.
   CHECK(memory.add_window(kFree - (uint64_t{1} << 30), uint64_t{1} << 30, 100'000) == 0);
   const uint64_t after_nccl = kFree - (uint64_t{3} << 29);
@@ -279,6 +279,10 @@ TEST_CASE("GPU memory is CUPTI's only as far as its records account for it, and 
     bytes = memory.add_window(after_nccl - window * 16'000'000, uint64_t{1} << 30, records);
   }
   CHECK(bytes == 320'000'000);
+  // A lease later: what others took meanwhile is theirs, what was CUPTI's before stays so.
+  memory.begin_lease(after_nccl - (uint64_t{4} << 30), uint64_t{1} << 30, records);
+  CHECK(memory.add_window(after_nccl - (uint64_t{4} << 30), uint64_t{1} << 30, records) == 320'000'000);
+  memory.begin_lease(after_nccl - 320'000'000, uint64_t{1} << 30, records);
   // Memory that is given back is given back.
   CHECK(memory.add_window(after_nccl, uint64_t{1} << 30, records) == 0);
 }

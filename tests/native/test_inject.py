@@ -1,11 +1,12 @@
 """The injected library in a program that knows nothing of pymon, by the double of the driver."""
 
 import array
-import ctypes
 import json
 import os
+import signal
 import socket
 import subprocess
+import sys
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -26,18 +27,21 @@ PROGRAM = """
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/wait.h>
+#include <string.h>
 #include <unistd.h>
 int main(int count, char **arguments) {
   void *cuda = dlopen("libcuda.so.1", RTLD_NOW);
   if (cuda == NULL || ((int (*)(unsigned))dlsym(cuda, "cuInit"))(0) != 0) return 2;
   puts("up");
   fflush(stdout);
-  if (count > 1 && getchar() != EOF) {  /* a child that goes on while the parent does */
-    if (fork() == 0) { sleep(1); _exit(0); }
-    int status;
-    wait(&status);
-    printf("child %d\\n", status);
+  if (count > 1 && strcmp(arguments[1], "environment") == 0) {
+    setenv("PYMON_JOB_ID", "another", 1);
+    setenv("PYMON_SOCKET", "/nonexistent", 1);
+  }
+  if (count > 1 && strcmp(arguments[1], "fork") == 0 && getchar() != EOF) {
+    int child = fork();
+    if (child == 0) { pause(); _exit(0); }
+    printf("child %d\\n", child);
     fflush(stdout);
   }
   while (getchar() != EOF) {}
@@ -151,11 +155,44 @@ def test_a_forks_child_lets_go_of_page_and_connection(program, listener, tmp_pat
     with running(program, tmp_path, "fork") as process:
         sock, _, page = attached(listener)
         until(lambda: page.cupti().records_total == 510)
+        assert {"page", "socket"} <= held(process.pid)
         process.stdin.write("x")
         process.stdin.flush()
-        assert process.stdout.readline() == "child 0\n"
-        assert page.cupti().state == "running"
+        child = int(process.stdout.readline().split()[1])
+        try:
+            until(lambda: held(child) == set())
+            assert page.cupti().state == "running"
+        finally:
+            os.kill(child, signal.SIGKILL)
         sock.close()
+
+
+def held(pid):
+    """Which of pymon's two things this process holds."""
+    names = {os.readlink(path) for path in Path(f"/proc/{pid}/fd").iterdir()}
+    return {"page" for name in names if "memfd:pymon-page" in name} | {
+        "socket" for name in names if name.startswith("socket:")
+    }
+
+
+def test_a_daemon_that_rejects_the_page_is_left_alone(program, listener, tmp_path):
+    with running(program, tmp_path):
+        sock, _, _ = attached(listener)
+        sock.send(json.dumps({"type": "reject", "reason": "no"}).encode())
+        assert sock.recv(1) == b""  # it has hung up
+        listener.settimeout(3)
+        with pytest.raises(TimeoutError):
+            listener.accept()
+
+
+def test_the_environment_may_change_while_it_runs(program, listener, tmp_path):
+    """It is read once, before the program goes on: who reads it later may meet a half-changed one."""
+    with running(program, tmp_path, "environment"):
+        sock, hello, _ = attached(listener)
+        sock.close()
+        again, hello_again, _ = attached(listener)
+        assert hello["job_id"] == hello_again["job_id"] == 'a "job"?'
+        again.close()
 
 
 @pytest.mark.parametrize("value", ["0", "1"])
@@ -192,9 +229,13 @@ def test_only_the_entry_is_visible_and_no_cplusplus_library_is_needed():
 
 
 def test_the_entry_answers_1_without_a_driver():
-    library = ctypes.CDLL(str(LIBRARY))
-    os.environ["PYMON"] = "0"
-    try:
-        assert library.InitializeInjection() == 1
-    finally:
-        del os.environ["PYMON"]
+    """And the thread that it starts finds nothing to do, and harms nothing."""
+    program = f"import ctypes, time; print(ctypes.CDLL({str(LIBRARY)!r}).InitializeInjection()); time.sleep(1)"
+    env = {name: value for name, value in os.environ.items() if name != "PYMON"}
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        env=env | {"PYMON_SOCKET": "/nonexistent/agent.sock"},
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "1\n", "")

@@ -1,12 +1,12 @@
 """A trainer on a double of a GPU: run as a script, with the doubles' folder in LD_LIBRARY_PATH.
 
-    python -m tests.probe.gpu_double STEPS [profile] [fork] [raise]
+    python -m tests.probe.gpu_double STEPS [profile] [fork] [raise] [leave_in_call]
 
 CUDA is said to be up, torch's two questions about the stream are answered, and each phase of a step puts work on the
 double of libcuda (2 ms forward, 3 ms backward, 1 ms optimizer) and records into the one of libcupti (10 GEMMs of 20 µs
 and one all-reduce of 5 ms a step). With `profile` a session opens and ends half way, which records the GPU by its name
 only; with `fork` a child trains on for two steps. Then one line of JSON: what the layers said at the end. With `raise`
-the script ends in an exception.
+the script ends in an exception, with `leave_in_call` while a thread is in a call of the layers'.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import ctypes
 import json
 import os
 import sys
+import threading
 import time
 from types import SimpleNamespace
 
@@ -93,6 +94,9 @@ def main(steps: int, *also: str) -> None:
     }
     print(json.dumps(said), flush=True)
     sys.stdin.readline()  # until the test has read the page
+    if "leave_in_call" in also:
+        threading.Thread(target=borrow_for_ever, args=(native,), daemon=True).start()
+        time.sleep(0.05)
     if "raise" in also:
         raise RuntimeError("planned")
 
@@ -120,6 +124,12 @@ def forked(step, native) -> dict:
     return said
 
 
+def borrow_for_ever(native) -> None:
+    while True:
+        native.gpu_yield(1)
+        native.gpu_resume()
+
+
 class SimpleSession:
     """What `torch.autograd.profiler.profile` shows of itself when it records the GPU."""
 
@@ -127,7 +137,7 @@ class SimpleSession:
 
 
 def wait_for(done) -> None:
-    until = time.monotonic() + 10
+    until = time.monotonic() + 60
     while not done():
         assert time.monotonic() < until
         time.sleep(0.01)

@@ -39,13 +39,20 @@ def trainer(*arguments, **env):
             **env,
         },
     )
+    try:
+        yield from _running(process)
+    finally:
+        process.kill()
+
+
+def _running(process):
     line = process.stdout.readline()
     assert line, process.stderr.read()
     ended = SimpleNamespace(said=json.loads(line), code=None, errors="", pid=process.pid)
 
     def wait():
         if ended.code is None:
-            _, ended.errors = process.communicate("\n", timeout=20)
+            _, ended.errors = process.communicate("\n", timeout=60)
             ended.code = process.returncode
 
     ended.wait = wait
@@ -138,6 +145,13 @@ class TestInATrainer:
             assert page.cupti().records_total > 0
         assert ended.code == -number
 
+    def test_the_interpreter_ends_while_another_thread_is_in_a_layers_call(self):
+        """Python ends such a thread where it asks for the GIL again; that must not abort the process."""
+        with trainer("2", "leave_in_call") as (_, ended):
+            ended.wait()
+        assert ended.code == 0
+        assert ended.errors == ""
+
     def test_layers_can_be_chosen(self):
         with trainer("4", PYMON_GPU_LAYERS="cupti") as (page, _):
             assert page.gpu().state == "absent"
@@ -202,6 +216,27 @@ class TestLending:
         layers.poll()
         assert layers.calls.count(("gpu_resume",)) == 1
 
+    def test_a_dropped_session_that_torch_still_profiles_with_keeps_cupti(
+        self, layers, monkeypatch
+    ):
+        layers.poll()
+        session = Session("CUDA")
+        layers.session_opens(session)
+        del session
+        monkeypatch.setattr(torch.autograd.profiler, "_is_profiler_enabled", True)
+        layers.poll()
+        assert ("gpu_resume",) not in layers.calls
+        monkeypatch.setattr(torch.autograd.profiler, "_is_profiler_enabled", False)
+        layers.poll()
+        assert layers.calls.count(("gpu_resume",)) == 1
+
+    def test_a_session_of_torchs_own_kind_that_records_the_gpu_gets_cupti(self, layers):
+        layers.poll()
+        session = torch.autograd.profiler.profile()
+        session.kineto_activities.add(torch.profiler.ProfilerActivity.CUDA)
+        layers.session_opens(session)
+        assert layers.calls[-1] == ("gpu_yield",)
+
     def test_two_ends_of_one_session_give_back_once(self, layers):
         layers.poll()
         session = Session("CUDA")
@@ -236,6 +271,27 @@ class TestLending:
         warned = []
         GpuLayers(None, warned.append, {"PYMON_GPU_LAYERS": "events,nvtx"})
         assert "no layer nvtx" in warned[0]
+
+    @pytest.mark.parametrize(
+        ("text", "wanted"),
+        [
+            ("", {"events", "cupti"}),
+            ("none", set()),
+            ("0", set()),
+            ("events", {"events"}),
+            ("sync", {"cupti", "sync"}),
+            ("events, sync", {"events", "cupti", "sync"}),
+            ("nvtx", set()),
+        ],
+    )
+    def test_what_the_variable_switches_on(self, layers, text, wanted):
+        made = GpuLayers(layers.double, layers.warned.append, {"PYMON_GPU_LAYERS": text})
+        made.poll()
+        name, _, _, no_events, no_cupti, synchronisations = layers.calls[-1]
+        assert name == "gpu_start"
+        off = "switched off by PYMON_GPU_LAYERS"
+        on = {name for name, why in (("events", no_events), ("cupti", no_cupti)) if why != off}
+        assert on | ({"sync"} if synchronisations else set()) == wanted
 
     def test_sessions_of_torch_pass_through_the_registry(self, layers):
         from pymon.probe.profiler_registry import registry

@@ -78,6 +78,29 @@ def test_a_late_daemon_and_a_restarted_one_see_all_steps_of_the_same_page(tmp_pa
         trainer.wait()
 
 
+def test_the_probe_goes_on_with_its_own_work_after_a_daemon_said_no(tmp_path):
+    """What it does each half second (late layers, publication) must not wait for the next try, a minute later."""
+    daemon = DaemonDouble(tmp_path / "agent.sock", training.rejects)
+    code = (
+        "import os, threading\n"
+        "from types import SimpleNamespace\n"
+        "from pymon.probe.sender import Sender\n"
+        "ticks = threading.Semaphore(0)\n"
+        "budget = SimpleNamespace(armed=True, tick=lambda: None)\n"
+        "sender = Sender('00' * 16, os.memfd_create('page'), None, budget, ticks.release)\n"
+        "sender.start()\n"
+        "print(all(ticks.acquire(timeout=30) for _ in range(8)))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment(tmp_path / "agent.sock"),
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout == "True\n", done.stderr
+    assert len(daemon.seen) == 1  # and no second try
+
+
 def _connected(daemon):
     until(lambda: daemon.seen, what="the probe")
     return daemon

@@ -1,12 +1,14 @@
 #include "doubles/cuda/cuda_double.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <time.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <map>
 #include <mutex>
+#include <new>
 #include <string>
 
 namespace {
@@ -29,6 +31,9 @@ uint64_t g_free_bytes = uint64_t{64} << 30;
 bool g_initialised = false;
 thread_local void* t_context = reinterpret_cast<void*>(0x1);
 thread_local int t_mode = kGlobal;
+
+// A fork while another thread holds the lock must not leave the child with it held, as real libraries see to as well.
+const int g_at_fork = pthread_atfork([] { g_mutex.lock(); }, [] { g_mutex.unlock(); }, [] { new (&g_mutex) std::mutex; });
 
 uint64_t now_ns() {
   timespec now;

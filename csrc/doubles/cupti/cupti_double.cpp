@@ -2,11 +2,15 @@
 
 #include <time.h>
 
+#include <pthread.h>
+
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <new>
 #include <set>
 #include <sstream>
 #include <string>
@@ -44,8 +48,14 @@ Kernel* g_running = nullptr;
 std::map<std::string, const char*> g_names;
 std::map<std::string, uint64_t> g_calls;
 uint64_t (*g_timestamp)() = nullptr;
+std::map<std::string, uint32_t> g_slow_ms;
+uint64_t g_records = 0;
 uint64_t g_registrations = 0, g_records_in_old_clock = 0;
 double g_ticks_per_ns = 1.0;
+
+// As in the double of libcuda.
+const int g_at_fork =
+    pthread_atfork([] { g_mutex.lock(); }, [] { g_mutex.unlock(); }, [] { new (&g_mutex) std::recursive_mutex; });
 
 uint32_t version() {
   static const uint32_t number = [] {
@@ -111,6 +121,7 @@ Record* new_record(uint32_t kind) {
   }
   g_lent.used += bytes;
   ++g_lent.records;
+  ++g_records;
   auto* record = reinterpret_cast<Record*>(at);
   record->kind = kind;
   return record;
@@ -182,6 +193,18 @@ class Player {
           g_gpu_ns += duration_ns;
         }
         ++g_correlation;
+      });
+    } else if (word == "mixed") {
+      uint32_t other = 0;
+      words >> name >> duration_ns >> stream >> other >> count;
+      each(1, [&] {
+        const uint32_t first = g_correlation;
+        for (long i = 0; i < 2 * count; ++i) {
+          g_correlation = first + static_cast<uint32_t>(i % 2);
+          add_kernel(name, g_gpu_ns, duration_ns, i % 2 == 0 ? stream : other, 9);
+          if (i % 2 == 1) g_gpu_ns += duration_ns;
+        }
+        g_correlation = first + 2;
       });
     } else if (word == "at") {
       words >> name >> gap_ns >> duration_ns >> stream;
@@ -308,9 +331,25 @@ void play_script_of_environment() {
 
 }  // namespace
 
+namespace {
+
+// Counts the call, and is as slow as it was told to be.
+void begin_call(const char* function) {
+  uint32_t ms = 0;
+  {
+    std::lock_guard<std::recursive_mutex> lock(g_mutex);
+    ++g_calls[function];
+    const auto found = g_slow_ms.find(function);
+    if (found != g_slow_ms.end()) ms = found->second;
+  }
+  if (ms > 0) std::this_thread::sleep_for(std::chrono::milliseconds(ms));
+}
+
+}  // namespace
+
 #define CALLED(function)                                   \
+  begin_call(#function);                                   \
   std::lock_guard<std::recursive_mutex> lock(g_mutex);     \
-  ++g_calls[#function];                                    \
   if (const int result = failure(#function)) return result
 
 PYMON_DOUBLE int cuptiGetVersion(uint32_t* number) {
@@ -441,6 +480,16 @@ void cupti_double_rename(const char* from, const char* to) {
   std::lock_guard<std::recursive_mutex> lock(g_mutex);
   const auto found = g_names.find(from);
   if (found != g_names.end()) std::strcpy(const_cast<char*>(found->second), to);
+}
+
+uint64_t cupti_double_records() {
+  std::lock_guard<std::recursive_mutex> lock(g_mutex);
+  return g_records;
+}
+
+void cupti_double_slow(const char* function, uint32_t ms) {
+  std::lock_guard<std::recursive_mutex> lock(g_mutex);
+  g_slow_ms[function] = ms;
 }
 
 uint32_t cupti_double_enabled_kinds() {

@@ -13,6 +13,7 @@
 //
 // A script, one line each:
 //   kernel NAME DURATION_NS GAP_NS STREAM COUNT      graph NAME DURATION_NS GAP_NS STREAM COUNT (one launch)
+//   mixed NAME DURATION_NS STREAM STREAM COUNT       two launches of graphs at once, their kernels in turns
 //   at NAME BEGIN_NS DURATION_NS STREAM              a kernel that began so long after the script's start
 //   copy h2d|d2h|d2d|p2p BYTES DURATION_NS COUNT     set BYTES DURATION_NS COUNT
 //   sync event|wait|stream|context DURATION_NS COUNT
@@ -33,6 +34,9 @@ PYMON_DOUBLE void cupti_double_tick(double ticks_per_ns);  // of the registered 
 // A module was unloaded and another kernel's name lies at the same address now; `to` is no longer than `from`.
 PYMON_DOUBLE void cupti_double_rename(const char* from, const char* to);
 PYMON_DOUBLE uint32_t cupti_double_enabled_kinds();  // how many
+PYMON_DOUBLE uint64_t cupti_double_records();  // that were written into buffers, whosever
+// Calls of `function` take so much longer from now on, with no lock held, as a CUPTI that is stuck in the driver.
+PYMON_DOUBLE void cupti_double_slow(const char* function, uint32_t ms);
 // Fills `buffer` with kernel records of these names in this order; gives the bytes used and the number of records.
 PYMON_DOUBLE size_t cupti_double_fill(uint8_t* buffer, size_t bytes, const char* const* names, const uint32_t* order,
                                       size_t orders, size_t* records);
