@@ -50,7 +50,7 @@ class Http(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Prometheus(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[prometheus]"""
 
-    series_max: Count = 1000
+    series_max: Bytes = 0  # 0: by the number of GPUs (pymon.exporters.prometheus)
     disabled: tuple[str, ...] = ()  # families, by name or pattern
 
 

@@ -35,6 +35,7 @@ from pymon.daemon.http import HttpServer, Pages
 from pymon.daemon.incidents import Incidents
 from pymon.daemon.ledger import Ledger
 from pymon.daemon.listener import default_path
+from pymon.daemon.nvml.known import KnownGpus
 from pymon.daemon.nvml.settings import NvmlSettings
 from pymon.daemon.nvml.supervisor import Supervisor
 from pymon.daemon.peers import Peer
@@ -104,13 +105,14 @@ class Daemon:
                 welcome=self._welcome,
             )
         )
-        self.gpus = Supervisor(_nvml_settings(config, options.nvml_library))
+        self.state_dir = folders.state_dir(options.state_dir, config.daemon.state_dir)
+        known = KnownGpus(None if options.private else self.state_dir / "gpus.json")
+        self.gpus = Supervisor(_nvml_settings(config, options.nvml_library), known=known)
         self._collectors = all_collectors(
             self.server.seen, self.gpus.read, self._newest, _roots(config)
         )
         self._check_names(config)
         self.clock = SystemClock()
-        self.state_dir = folders.state_dir(options.state_dir, config.daemon.state_dir)
         self.socket = options.socket or (
             Path(config.daemon.socket) if config.daemon.socket else default_path()
         )

@@ -23,6 +23,9 @@ from pymon.model.training import PHASES, Shed, TrainingProcess, TrainingSection
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 LABEL_MAX_CHARS = 128  # the catalogue's names fit; what others name must not fill the database
+# Unless the configuration says otherwise. A host gives some 300 series, a GPU 90, a rank that trains on it 110: this is
+# a half more, and a thousand ranks that somebody attaches are left out all the same.
+SERIES_MAX, SERIES_MAX_PER_GPU = 1000, 250
 _PREFIXES_MAX = 20_000  # kept lines; pids and runs come and go
 _Block = dict[str, dict[str, str]]  # family -> name with labels -> line
 _HEADS = {m.name: f"# HELP {m.name} {m.help}\n# TYPE {m.name} {m.kind}" for m in CATALOG}
@@ -50,12 +53,12 @@ class DaemonStats:
 
 @dataclass(slots=True)
 class PrometheusRenderer:
-    """`series_max` bounds the page; what is beyond is dropped from the catalogue's end and counted.
+    """`series_max` bounds the page (0: by the GPUs); what is beyond is dropped from the catalogue's end and counted.
 
     `disabled` families are left out. Of two samples whose labels look alike once they are printable the first stays.
     """
 
-    series_max: int = 1000
+    series_max: int = 0
     gpus: GpuSamples = field(default_factory=GpuSamples)
     disabled: frozenset[str] = frozenset()
     series_dropped_total: int = 0
@@ -77,12 +80,11 @@ class PrometheusRenderer:
             self._blocks[key] = block
             for family, rows in block[1].items():
                 families.setdefault(family, []).append(rows)
-        return self._page(families)
+        return self._page(families, self.series_max or _series_max(snapshot))
 
-    def _page(self, families: dict[str, list[dict[str, str]]]) -> bytes:
-        """In the catalogue's order, up to the cap."""
+    def _page(self, families: dict[str, list[dict[str, str]]], left: int) -> bytes:
+        """In the catalogue's order, `left` series of it."""
         lines: list[str] = []
-        left = self.series_max
         for metric in CATALOG:
             if metric.name not in families or metric.name in self.disabled:
                 continue
@@ -154,6 +156,11 @@ class PrometheusRenderer:
         if (prefix := self._prefixes.get(key)) is None:
             prefix = self._prefixes[key] = _series(name, _LABELS[name], values)
         return prefix
+
+
+def _series_max(snapshot: Snapshot) -> int:
+    section = snapshot.get(GpuSection)
+    return SERIES_MAX + SERIES_MAX_PER_GPU * (len(section.gpus) if section else 0)
 
 
 def _united(parts: list[dict[str, str]]) -> dict[str, str]:

@@ -26,7 +26,7 @@ NVML_METRICS: Final[tuple[Metric, ...]] = (
            ("function",)),
     Metric("pymon_nvml_workers_total", "counter", "Worker processes started for NVML."),
     Metric("pymon_nvml_workers_stuck", "gauge", "Worker processes that were given up and have not ended yet."),
-    Metric("pymon_gpus_expected", "gauge", "GPUs seen since the daemon began, those that are gone included."),
+    Metric("pymon_gpus_expected", "gauge", "GPUs seen once on this node, those that are gone included."),
     Metric("pymon_gpus_visible", "gauge", "GPUs that answer."),
 )  # fmt: skip
 

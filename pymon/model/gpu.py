@@ -16,7 +16,7 @@ class GpuState(Enum):
     RESET_REQUIRED = "reset_required"
     HUNG = "hung"  # a call about it does not return
     NO_PERMISSION = "no_permission"
-    REMOVED = "removed"  # was here since the daemon began, and is not listed any more
+    REMOVED = "removed"  # was here once, and is not listed any more
     UNKNOWN = "unknown"  # nothing can be asked now (the driver is away or hangs), or an error without a meaning
 
 
@@ -212,7 +212,7 @@ class Driver:
 
 @dataclass(frozen=True, slots=True)
 class GpuSection(Section):
-    """Every GPU seen since the daemon began, those that do not answer included, by index."""
+    """Every GPU seen once, those that do not answer included, by index."""
 
     gpus: tuple[Gpu, ...]
     driver: Driver

@@ -136,6 +136,18 @@ def test_beyond_the_cap_series_are_dropped_from_the_end_and_counted():
     assert samples(text)["pymon_series_dropped_total", ()] > 1000
 
 
+@pytest.mark.parametrize(("gpus", "series"), [(0, 1000), (1, 1250), (8, 3000)])
+def test_the_cap_grows_with_the_gpus_unless_it_is_given(gpus, series):
+    many = [replace(BUSY, pid=pid, attach_id=f"{pid:032x}") for pid in range(200)]
+    told = node(*many, gpus=section(*map(gpu, range(gpus))) if gpus else None)
+
+    def served(text):
+        return sum(1 for line in text.splitlines() if not line.startswith("#"))
+
+    assert served(page(told)) == series
+    assert served(page(told, series_max=500)) == 500
+
+
 def test_a_page_after_others_is_the_page_that_a_new_renderer_makes():
     """What is kept from page to page shows nothing that is over, and misses nothing that is new."""
     other = replace(BUSY, pid=101, attach_id="b" * 32)

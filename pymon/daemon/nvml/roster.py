@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final
 
+from pymon.daemon.nvml.known import Known
 from pymon.model.gpu import (
     Driver,
     DriverState,
@@ -110,6 +111,15 @@ class Roster:
         for entry in self._entries.values():
             if entry.state is not GpuState.REMOVED:
                 self._forget_readings(entry, GpuState.UNKNOWN, driver.reason)
+
+    def expect(self, known: Known) -> None:
+        """GPUs that an earlier daemon saw: `unknown` until the driver is asked, then `removed` unless it lists them."""
+        for index, uuid in known:
+            self._entries[uuid] = _Entry(index, uuid, reason="not read yet")
+
+    def known(self) -> Known:
+        """All that were ever seen, those that never told their UUID left out."""
+        return tuple((entry.index, entry.uuid) for entry in self._entries.values() if entry.uuid)
 
     def restart_sweep(self) -> None:
         """A new worker begins from the first GPU."""

@@ -13,6 +13,7 @@ from typing import Final
 
 from pymon.daemon.nvml.backoff import EVENTS, Backoff, Skips
 from pymon.daemon.nvml.child import Child, ChildEnded, Kill, kill_now
+from pymon.daemon.nvml.known import KnownGpus
 from pymon.daemon.nvml.marks import Marks
 from pymon.daemon.nvml.roster import Roster
 from pymon.daemon.nvml.settings import NvmlSettings
@@ -50,6 +51,7 @@ class Supervisor:
     settings: NvmlSettings = field(default_factory=NvmlSettings)
     marks: Marks = field(default_factory=Marks)
     kill: Kill = kill_now
+    known: KnownGpus = field(default_factory=KnownGpus)
     roster: Roster = field(init=False)
     _child: Child | None = None
     _stuck: list[Child] = field(default_factory=list)
@@ -66,6 +68,7 @@ class Supervisor:
         fresh_s = self.settings.call_timeout_s + WAIT_S
         self.roster = Roster(fresh_s, 2.5 * self.settings.slow_s)
         self.roster.driver = Driver(DriverState.STARTING, double=bool(self.settings.library))
+        self.roster.expect(self.known.load())
 
     def read(self) -> GpuSection:
         """Sweeps once, or goes on with the sweep under way; takes BUDGET_S at most."""
@@ -84,6 +87,7 @@ class Supervisor:
                 asked = self._ask(now_s)
             self._listen(now_s, end_s)
             now_s = time.monotonic()
+        self.known.keep(self.roster.known())
         return self.roster.section(now_s)
 
     def release(self, for_s: float) -> None:
