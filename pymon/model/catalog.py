@@ -105,7 +105,7 @@ _INTRODUCTION: Final = (
     "What is absent is not exported, neither as 0 nor as NaN. A training process is labelled `rank` (empty where it",
     "has none), `job_id` and `pid`; everything else about it stands in `pymon_process_info`, to be joined. Series of a",
     "process that ended stay for 15 minutes. At most `prometheus.series_max` series are served (by default 1,000, and",
-    "250 more for each GPU): families are written in the order below, and dropped from the end beyond the cap, counted.",
+    "250 more for each GPU): families are written in the order below; what is beyond is dropped from the end, counted.",
     "`prometheus.disabled` switches families off by name or pattern, `collectors.disabled` what they are read from.",
     "",
     "`step_slow` compares with at least 20 earlier steps of the process, the least for which TraceML judges.",
