@@ -3,13 +3,16 @@
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 from pymon.cli.child_env import training_environment
-from tests.waiting import until
+from tests import waiting
 
 ROOT = Path(__file__).parents[2]
 TRAINING = Path(__file__).with_name("training.py")
+# What is looked at again is mostly a command's answer or a whole page: seldom enough to leave the machine to others.
+until = partial(waiting.until, pause_s=0.2)
 
 
 class Node:

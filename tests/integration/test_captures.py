@@ -3,7 +3,7 @@
 import gzip
 import json
 
-from tests.waiting import until
+from tests.integration.node import until
 
 CAPTURES = 25  # a boundary handled wrongly crashed the trainer once in about that many
 

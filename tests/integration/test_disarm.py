@@ -15,6 +15,12 @@ def steps(node):
     return [row["steps"] for row in rows(node)["processes"]]
 
 
+def until_shed(node, wanted):
+    """Waits until the status, which is as old as a tick, tells what each process (by pid) leaves away."""
+    shed = lambda: {row["pid"]: row["shed"] for row in rows(node)["processes"]}  # noqa: E731
+    until(lambda: shed() == wanted, what=f"{wanted}")
+
+
 def test_a_disarmed_training_counts_nothing_over_a_restart_of_the_daemon_until_it_is_armed(node):
     daemon = node.daemon("--http", "off")
     training = node.train(0.01)
@@ -22,9 +28,9 @@ def test_a_disarmed_training_counts_nothing_over_a_restart_of_the_daemon_until_i
 
     disarmed = node.pymon("disarm", "--socket", node.socket)
     assert (disarmed.returncode, disarmed.stdout) == (0, "1 of 1 running probes are quiet\n")
+    until_shed(node, {training.pid: "off"})
     before = steps(node)
-    told = rows(node)
-    assert (told["disarmed"][0]["job"], told["processes"][0]["shed"]) == ("all jobs", "off")
+    assert rows(node)["disarmed"][0]["job"] == "all jobs"
     training.stdout.readline()
     for _ in range(5):  # fifty steps go by
         training.stdout.readline()
@@ -33,15 +39,9 @@ def test_a_disarmed_training_counts_nothing_over_a_restart_of_the_daemon_until_i
     daemon.kill()
     daemon.wait()
     node.daemon("--http", "off")
-    until(lambda: steps(node), 60, "the trainer's connection")
-    assert rows(node)["processes"][0]["shed"] == "off"
+    until_shed(node, {training.pid: "off"})
     late = node.train(0.01)
-    quiet = until(
-        lambda: [r for r in rows(node)["processes"] if r["pid"] == late.pid and r["shed"] == "off"],
-        60,
-        "a late trainer that is quiet",
-    )
-    assert quiet
+    until_shed(node, {training.pid: "off", late.pid: "off"})
 
     armed = node.pymon("arm", "--socket", node.socket)
     assert (armed.returncode, armed.stdout) == (0, "2 of 2 running probes are at work\n")
@@ -60,8 +60,7 @@ def test_disarm_of_one_job_leaves_the_others_alone(node, monkeypatch):
 
     assert node.pymon("disarm", "--job", "a", "--socket", node.socket).returncode == 0
 
-    shed = {row["pid"]: row["shed"] for row in rows(node)["processes"]}
-    assert shed == {one.pid: "off", other.pid: None}
+    until_shed(node, {one.pid: "off", other.pid: None})
 
 
 def test_within_five_seconds(node):

@@ -10,8 +10,8 @@ import tempfile
 
 import pytest
 
-from tests.integration.node import ROOT, TRAINING
-from tests.waiting import PATIENCE_S, until
+from tests.integration.node import ROOT, TRAINING, until
+from tests.waiting import PATIENCE_S
 
 pytestmark = (
     pytest.mark.slow

@@ -11,7 +11,8 @@ from shutil import which
 
 import pytest
 
-from tests.waiting import PATIENCE_S, until
+from tests.integration.node import until
+from tests.waiting import PATIENCE_S
 
 CONFIG = """
 global: {{scrape_interval: 1s, scrape_timeout: 1s}}

@@ -7,7 +7,8 @@ import time
 import urllib.error
 import urllib.request
 
-from tests.waiting import PATIENCE_S, until
+from tests.integration.node import until
+from tests.waiting import PATIENCE_S
 
 
 def process_of(node):

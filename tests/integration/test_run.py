@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.node import ROOT, TRAINING
-from tests.waiting import PATIENCE_S, until
+from tests.integration.node import ROOT, TRAINING, until
+from tests.waiting import PATIENCE_S
 
 DISTRIBUTED = Path(__file__).with_name("distributed.py")
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from pymon.cli.child_env import training_environment
-from tests.integration.node import ROOT, TRAINING, Node
-from tests.waiting import PATIENCE_S, until
+from tests.integration.node import ROOT, TRAINING, Node, until
+from tests.waiting import PATIENCE_S
 
 USER = 65534
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can start for other users")
@@ -98,9 +98,7 @@ def test_an_unmodified_training_of_another_user_is_captured(open_node):
     env = {key: value for key, value in os.environ.items() if not key.startswith("PYMON")}
     process = train_as_user(open_node, env | {"KINETO_USE_DAEMON": "1"})
 
-    events = until(
-        lambda: written(open_node, process.pid, "kineto"), 2 * PATIENCE_S, "a capture", 1.0
-    )
+    events = until(lambda: written(open_node, process.pid, "kineto"), 2 * PATIENCE_S, "a capture")
 
     assert any(event.get("cat") == "cpu_op" for event in events)
     assert list((open_node.folder / "state" / "spool").iterdir()) == []

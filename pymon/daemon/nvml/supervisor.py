@@ -169,9 +169,8 @@ class Supervisor:
             self._give_up()
 
     def _deadline_s(self, calling: Announcement | None) -> float:
-        if (
-            calling is None
-        ):  # a new one may still be loading Python, which a short timeout of calls must not end
+        if calling is None:
+            # A new one may still be loading Python, which a short timeout of calls must not end.
             starting_s = max(SILENT_S, self.settings.init_timeout_s)
             return self._heard_s + (SILENT_S if self._ready else starting_s)
         limit_s = self.settings.call_timeout_s if self._ready else self.settings.init_timeout_s

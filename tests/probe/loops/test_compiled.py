@@ -58,9 +58,9 @@ def autograd_compiled(backend):
 @pytest.mark.parametrize(
     "loop", [model_compiled, optimizer_compiled, step_compiled, autograd_compiled]
 )
-def test_compiled_steps_count_as_others(fresh, loop):
+def test_compiled_steps_count_as_others(counted, loop):
     """What is traced to compile is no backward pass; aot_eager compiles all but the machine's code."""
-    assert fresh(loop, "aot_eager").counts == (6, 6, 6, 0)
+    assert counted(loop, "aot_eager").counts == (6, 6, 6, 0)
 
 
 @pytest.mark.slow
@@ -78,5 +78,5 @@ def exported():
         optimizer.step()
 
 
-def test_an_export_counts_nothing(fresh):
-    assert fresh(exported).counts == (5, 5, 5, 0)
+def test_an_export_counts_nothing(counted):
+    assert counted(exported).counts == (5, 5, 5, 0)

@@ -9,12 +9,12 @@ import threading
 import pytest
 import torch
 
-from tests.integration.node import Node
+from tests.integration.node import Node, until
 from tests.probe.loops import child
 from tests.probe.loops.conftest import checked
 from tests.probe.loops.parts import new, train
 from tests.probe.training import ROOT, environment
-from tests.waiting import PATIENCE_S, until
+from tests.waiting import PATIENCE_S
 
 COUNT, STEPS = 64, 20
 
