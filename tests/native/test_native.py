@@ -34,7 +34,7 @@ def run(program: Path, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
     if shutil.which("setarch") and not subprocess.run([*fixed, "true"], check=False).returncode:
         command = [*fixed, *command]
     return subprocess.run(
-        command, capture_output=True, text=True, timeout=120, check=False, env={**os.environ, **env}
+        command, capture_output=True, text=True, timeout=500, check=False, env={**os.environ, **env}
     )
 
 
