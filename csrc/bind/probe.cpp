@@ -11,6 +11,7 @@
 
 #include "bind/probe_call_sites.h"
 #include "bind/probe_counters.h"
+#include "bind/probe_events.h"
 #include "bind/probe_gpu.h"
 #include "bind/probe_optimizers.h"
 #include "bind/probe_state.h"
@@ -90,6 +91,7 @@ int open_page(const py::bytes& attach_id) {
   if (!made.ok()) throw py::value_error(made.error().text);
   probe_state().page = made.value();
   probe_state().clock.publish_to(made.value());
+  pymon::event_log().publish_to(made.value());
   return made.value()->fd();
 }
 
@@ -104,6 +106,7 @@ PYBIND11_MODULE(_probe, module) {
 
   pymon::bind_counters(module);
   pymon::bind_gpu(module);
+  pymon::bind_events(module);
   module.def("open_page", &open_page, py::arg("attach_id"), "Makes the page; gives its memfd, which stays ours.");
   module.def("set_activity_callback", [](const py::object& call) { set_callback(probe_state().on_activity, call); });
   module.def("set_step_callback", [](const py::object& call) { set_callback(probe_state().on_step, call); });

@@ -3,6 +3,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "bind/probe_events.h"
 #include "bind/probe_gpu.h"
 #include "bind/probe_optimizers.h"
 
@@ -108,6 +109,7 @@ void forget_in_child() noexcept {
   t_clock = ThreadClock{};
   forget_optimizers_in_child();
   forget_gpu_in_child();
+  forget_events_in_child();
 }
 
 }  // namespace pymon

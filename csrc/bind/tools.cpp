@@ -34,6 +34,13 @@ py::object section(const PageReader& self) {
   return bytes_of(body);
 }
 
+template <typename Entry, void (PageReader::*read)(uint64_t, std::vector<Entry>*) const>
+py::bytes entries_after(const PageReader& self, uint64_t number) {
+  std::vector<Entry> entries;
+  (self.*read)(number, &entries);
+  return bytes_of(entries);
+}
+
 std::unique_ptr<PageReader> open_page(int fd) {
   auto opened = PageReader::open(fd);
   if (!opened.ok()) throw py::value_error(opened.error().text);
@@ -55,14 +62,9 @@ void bind_page(py::module_& module) {
       .def("train", &section<pymon::TrainBody, &PageReader::train>)
       .def("gpu", &section<pymon::GpuBody, &PageReader::gpu>)
       .def("cupti", &section<pymon::CuptiBody, &PageReader::cupti>)
-      .def(
-          "gpu_steps_after",
-          [](const PageReader& self, uint64_t step) {
-            std::vector<pymon::GpuRingEntry> entries;
-            self.gpu_steps_after(step, &entries);
-            return bytes_of(entries);
-          },
-          py::arg("step"))
+      .def("events", &section<pymon::EventsBody, &PageReader::events>)
+      .def("gpu_steps_after", &entries_after<pymon::GpuRingEntry, &PageReader::gpu_steps_after>, py::arg("step"))
+      .def("events_after", &entries_after<pymon::EventEntry, &PageReader::events_after>, py::arg("number"))
       .def(
           "steps_after",
           [](const PageReader& self, uint64_t step) {
@@ -81,6 +83,11 @@ PYBIND11_MODULE(_tools, module) {
   module.def("work_class_names", [] {
     py::tuple names(static_cast<size_t>(pymon::kWorkClassesUsed));
     for (uint32_t work = 0; work < pymon::kWorkClassesUsed; ++work) names[work] = pymon::kWorkClassNames[work];
+    return names;
+  });
+  module.def("event_kind_names", [] {
+    py::tuple names(static_cast<size_t>(pymon::kEventKindsUsed));
+    for (uint32_t kind = 0; kind < pymon::kEventKindsUsed; ++kind) names[kind] = pymon::kEventKindNames[kind];
     return names;
   });
   bind_trace(module);

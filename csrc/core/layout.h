@@ -11,10 +11,12 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/layout_events.h"
+
 namespace pymon {
 
 constexpr uint32_t kMajor = 1;
-constexpr uint32_t kMinor = 1;  // 1: the GPU sections
+constexpr uint32_t kMinor = 2;  // 1: the GPU sections; 2: events
 constexpr char kMagic[8] = {'P', 'Y', 'M', 'O', 'N', 'P', 'G', '\0'};  // stored last, so a page without it is not ready
 
 constexpr uint32_t kPhases = 16;      // slots: 0..4 part the step (below), 5..7 reserved, 8..15 are pymon.phase(name)
@@ -52,11 +54,14 @@ struct Header {                 // offset
   uint64_t cupti_offset, cupti_bytes;  // 104, 112  CuptiSection (since minor 1)
   uint64_t ring_offset, ring_entry_bytes, ring_entries;  // 120, 128, 136
   uint64_t gpu_ring_offset, gpu_ring_entry_bytes, gpu_ring_entries;  // 144, 152, 160  GpuRingEntry (since minor 1)
-  uint64_t reserved[11];        // 168
+  uint64_t reserved0[2];        // 168
+  uint64_t events_offset, events_bytes;  // 184, 192  EventsSection (since minor 2)
+  uint64_t reserved[7];         // 200
 };
 static_assert(sizeof(Header) == 256, "header is 256 bytes");
 static_assert(offsetof(Header, attach_id) == 56 && offsetof(Header, train_offset) == 72, "header layout");
 static_assert(offsetof(Header, ring_offset) == 120 && offsetof(Header, gpu_ring_offset) == 144, "header layout");
+static_assert(offsetof(Header, events_offset) == 184, "header layout");
 
 // The training thread's section body. Words only, so that it is copied as relaxed atomic words under the seqlock.
 struct TrainBody {                         // word index
@@ -272,7 +277,8 @@ constexpr uint64_t kCuptiOffset = kGpuOffset + 4096;
 static_assert(sizeof(GpuSection) <= 4096, "gpu section");
 constexpr uint64_t kGpuRingOffset = kCuptiOffset + 12288;
 static_assert(sizeof(CuptiSection) <= 12288, "cupti section");
-constexpr uint64_t kPageBytes = kGpuRingOffset + sizeof(GpuRingEntry) * kGpuRingEntries;
+constexpr uint64_t kEventsOffset = kGpuRingOffset + sizeof(GpuRingEntry) * kGpuRingEntries;
+constexpr uint64_t kPageBytes = kEventsOffset + sizeof(EventsSection);
 static_assert(kPageBytes % 4096 == 0, "whole memory pages");
 
 }  // namespace pymon

@@ -51,6 +51,9 @@ std::string fault_in(const Header& header, uint64_t page_bytes) {
       !sound(header.cupti_offset, header.cupti_bytes, sizeof(CuptiSection))) {
     return "its GPU sections lie outside of it";
   }
+  if (!sound(header.events_offset, header.events_bytes, sizeof(EventsSection))) {
+    return "its section of events lies outside of it";
+  }
   if (header.gpu_ring_offset == 0) return {};
   const uint64_t gpu_entry_bytes = header.gpu_ring_entry_bytes;
   if (gpu_entry_bytes < sizeof(GpuRingEntry) || gpu_entry_bytes % 8 != 0 || header.gpu_ring_entries == 0 ||
@@ -59,6 +62,28 @@ std::string fault_in(const Header& header, uint64_t page_bytes) {
     return "its GPU ring lies outside of it";
   }
   return {};
+}
+
+// Appends the entries of a ring whose number, their first word, is above `after`, in its order. Any may be missing.
+template <typename Entry>
+void entries_after(const uint64_t* ring, uint64_t entry_bytes, uint64_t entries, uint64_t after,
+                   std::vector<Entry>* out) {
+  const auto number_of = [](const Entry& entry) {
+    uint64_t number;
+    std::memcpy(&number, &entry, sizeof number);
+    return number;
+  };
+  const size_t before = out->size();
+  for (uint64_t slot = 0; slot < entries; ++slot) {
+    const uint64_t* words = ring + slot * (entry_bytes / 8);
+    const uint64_t wanted = load_acquire(words);
+    if (wanted <= after || wanted % entries != slot) continue;
+    Entry copy;
+    load_words(&copy, words, sizeof copy / 8);
+    if (number_of(copy) == wanted && load_relaxed(words) == wanted) out->push_back(copy);
+  }
+  std::sort(out->begin() + static_cast<std::ptrdiff_t>(before), out->end(),
+            [number_of](const Entry& a, const Entry& b) { return number_of(a) < number_of(b); });
 }
 
 }  // namespace
@@ -112,18 +137,20 @@ bool PageReader::cupti(CuptiBody* out) const noexcept {
 
 void PageReader::gpu_steps_after(uint64_t step, std::vector<GpuRingEntry>* out) const {
   if (header_.gpu_ring_offset == 0) return;
-  const size_t before = out->size();
-  for (uint64_t slot = 0; slot < header_.gpu_ring_entries; ++slot) {
-    const uint64_t* words = words_at(page_, header_.gpu_ring_offset + slot * header_.gpu_ring_entry_bytes);
-    GpuRingEntry copy;
-    copy.step = load_acquire(words);
-    if (copy.step <= step || copy.step % header_.gpu_ring_entries != slot) continue;
-    const uint64_t wanted = copy.step;
-    load_words(&copy, words, sizeof copy / 8);
-    if (copy.step == wanted && load_relaxed(words) == wanted) out->push_back(copy);
-  }
-  std::sort(out->begin() + static_cast<std::ptrdiff_t>(before), out->end(),
-            [](const GpuRingEntry& a, const GpuRingEntry& b) { return a.step < b.step; });
+  entries_after(words_at(page_, header_.gpu_ring_offset), header_.gpu_ring_entry_bytes, header_.gpu_ring_entries, step,
+                out);
+}
+
+bool PageReader::events(EventsBody* out) const noexcept {
+  if (header_.events_offset == 0) return false;
+  const uint64_t* section = words_at(page_, header_.events_offset);
+  return seqlock_copy(section, section + offsetof(EventsSection, body) / 8, out, kEventsWords, kSeqlockAttempts);
+}
+
+void PageReader::events_after(uint64_t number, std::vector<EventEntry>* out) const {
+  if (header_.events_offset == 0) return;
+  entries_after(words_at(page_, header_.events_offset + offsetof(EventsSection, ring)), sizeof(EventEntry),
+                kEventRingEntries, number, out);
 }
 
 const uint64_t* PageReader::entry(uint64_t step) const noexcept {

@@ -41,6 +41,10 @@ class PageReader {
   // All bytes as they stand, for a file: a copy of a page whose writer is gone is whole.
   void copy(std::vector<uint64_t>* out) const;
 
+  // Events that explain a slow step: sums, and the single ones after number `number` that the ring still holds.
+  bool events(EventsBody* out) const noexcept;
+  void events_after(uint64_t number, std::vector<EventEntry>* out) const;
+
   // Appends the steps after `step` that the ring still holds, oldest first; returns how many it no longer does.
   uint64_t steps_after(uint64_t step, std::vector<RingEntry>* out) const;
 

@@ -40,11 +40,10 @@ uint64_t start_ticks() noexcept {
 
 // A ring's entry: its number is taken away first and given last, so that a reader never takes half an entry for one.
 template <typename Entry>
-void push_entry(uint64_t* words, const Entry& entry) noexcept {
-  static_assert(offsetof(Entry, step) == 0, "the step number is the entry's first word");
+void push_entry(uint64_t* words, const Entry& entry, uint64_t number) noexcept {
   store_relaxed(words, 0);
   store_words(words + 1, reinterpret_cast<const char*>(&entry) + 8, sizeof entry / 8 - 1);
-  store_release(words, entry.step);
+  store_release(words, number);
 }
 
 Error failed(const char* what, int fd) {
@@ -99,6 +98,8 @@ void PageWriter::write_header(const uint8_t attach_id[16]) noexcept {
   header.gpu_ring_offset = kGpuRingOffset;
   header.gpu_ring_entry_bytes = sizeof(GpuRingEntry);
   header.gpu_ring_entries = kGpuRingEntries;
+  header.events_offset = kEventsOffset;
+  header.events_bytes = sizeof(EventsSection);
 
   auto* words = reinterpret_cast<uint64_t*>(page_);
   store_words(words, &header, sizeof header / 8);
@@ -142,7 +143,7 @@ void PageWriter::prefetch_step(uint64_t step) const noexcept {
 
 void PageWriter::push_step(const RingEntry& entry) noexcept {
   if (page_ == nullptr || entry.step == 0) return;
-  push_entry(words_at(kRingOffset + entry.step % kRingEntries * sizeof entry), entry);
+  push_entry(words_at(kRingOffset + entry.step % kRingEntries * sizeof entry), entry, entry.step);
 }
 
 void PageWriter::publish_gpu(const GpuBody& body) noexcept {
@@ -153,7 +154,7 @@ void PageWriter::publish_gpu(const GpuBody& body) noexcept {
 
 void PageWriter::push_gpu_step(const GpuRingEntry& entry) noexcept {
   if (page_ == nullptr || entry.step == 0) return;
-  push_entry(words_at(kGpuRingOffset + entry.step % kGpuRingEntries * sizeof entry), entry);
+  push_entry(words_at(kGpuRingOffset + entry.step % kGpuRingEntries * sizeof entry), entry, entry.step);
 }
 
 void PageWriter::publish_cupti(const CuptiBody& body, uint32_t changed, bool with_reason) noexcept {
@@ -172,6 +173,18 @@ void PageWriter::publish_cupti(const CuptiBody& body, uint32_t changed, bool wit
     store_words(words + at, &body.work[work], sizeof(WorkSums) / 8);
   }
   seqlock_end(section, even);
+}
+
+void PageWriter::publish_events(const EventsBody& body) noexcept {
+  if (page_ == nullptr) return;
+  uint64_t* section = words_at(kEventsOffset);
+  seqlock_publish(section, section + offsetof(EventsSection, body) / 8, &body, kEventsWords);
+}
+
+void PageWriter::push_event(const EventEntry& entry) noexcept {
+  if (page_ == nullptr || entry.number == 0) return;
+  const uint64_t ring = kEventsOffset + offsetof(EventsSection, ring);
+  push_entry(words_at(ring + entry.number % kEventRingEntries * sizeof entry), entry, entry.number);
 }
 
 void PageWriter::disarm_in_child() noexcept {

@@ -46,6 +46,10 @@ class PageWriter {
   // bit is set in `changed`. The rest stands as it was.
   void publish_cupti(const CuptiBody& body, uint32_t changed, bool with_reason) noexcept;
 
+  // Events that explain a slow step; under the GIL, from any thread.
+  void publish_events(const EventsBody& body) noexcept;
+  void push_event(const EventEntry& entry) noexcept;
+
   // The memfd, for the daemon; -1 after `disarm_in_child`.
   int fd() const noexcept { return fd_; }
 

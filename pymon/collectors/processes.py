@@ -10,6 +10,7 @@ from typing import ClassVar, Protocol
 
 from pymon.base.clock import Clock, SystemClock
 from pymon.collectors.gpu_work import MAX_COUNT, cuda_events, cupti_sums
+from pymon.collectors.training_events import training_events
 from pymon.link import layout
 from pymon.link.page import PageReader, StepSample, TrainSample
 from pymon.link.wire import Hello
@@ -51,6 +52,7 @@ class _Known:
     attached: Attached
     last_step: int = 0
     last_gpu_step: int = 0
+    last_event: int = 0
     lost_total: int = 0
     newest: TrainingProcess | None = None
     ended_ns: int | None = None
@@ -108,6 +110,9 @@ class ProcessesCollector:
         sample = attached.page.train()
         steps, lost = attached.page.steps_after(known.last_step)
         gpu_steps = attached.page.gpu_steps_after(known.last_gpu_step)
+        events = attached.page.events_after(known.last_event)
+        if events:
+            known.last_event = events[-1].number
         known.lost_total = min(known.lost_total + lost, MAX_COUNT)
         if steps:
             known.last_step = steps[-1].step
@@ -119,6 +124,7 @@ class ProcessesCollector:
                 process,
                 cuda_events=cuda_events(attached.page.gpu(), gpu_steps),
                 cupti=cupti_sums(attached.page.cupti()),
+                events=training_events(attached.page.events(), events),
             )
         elif known.newest is not None:
             known.newest = replace(_with_steps(known.newest, ()), ended=attached.ended)
@@ -205,6 +211,8 @@ def _with_steps(process: TrainingProcess, steps: tuple[StepRecord, ...]) -> Trai
     events = process.cuda_events
     if events is not None and events.new_steps:
         process = replace(process, cuda_events=replace(events, new_steps=()))
+    if process.events is not None and process.events.new:
+        process = replace(process, events=replace(process.events, new=()))
     steady = [step for step in steps if not step.profiled]
     if not steady:
         return replace(

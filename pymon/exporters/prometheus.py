@@ -13,6 +13,7 @@ from pymon.exporters.cuda_samples import about_cuda
 from pymon.exporters.gpu_samples import GpuSamples
 from pymon.exporters.host_samples import about_host
 from pymon.exporters.job_samples import about_jobs
+from pymon.exporters.probe_samples import about_probe
 from pymon.exporters.sample import Part, Sample
 from pymon.model.catalog import CATALOG
 from pymon.model.distribution import Histogram
@@ -248,6 +249,7 @@ def _about_process(process: TrainingProcess, snapshot: Snapshot) -> Iterator[Sam
         yield "pymon_user_phase_seconds_total", (name, *labels), spent_s
     yield "pymon_step_seconds", labels, process.step_histogram
     yield from about_cuda(process, labels)
+    yield from about_probe(process, labels)
 
 
 def _series(name: str, labels: tuple[str, ...], values: tuple[str, ...]) -> str:

@@ -126,7 +126,7 @@ def gpu_sample(body: bytes) -> GpuSample:
     phases = layout.TRAIN_PHASES.unpack_from(body, layout.GPU_PHASES_BYTE)
     return GpuSample(
         state=_state(words[0]),
-        reason=_text(body, layout.GPU_REASON_BYTE),
+        reason=text_at(body, layout.GPU_REASON_BYTE),
         steps_timed_total=words[2],
         steps_untimed_total=words[3],
         step_ns_total=words[4],
@@ -157,7 +157,7 @@ def cupti_sample(body: bytes) -> CuptiSample:
     words = layout.CUPTI_SCALARS.unpack_from(body)
     return CuptiSample(
         state=_state(words[0]),
-        reason=_text(body, layout.CUPTI_REASON_BYTE),
+        reason=text_at(body, layout.CUPTI_REASON_BYTE),
         cupti_version=words[2],
         last_error=words[3],
         records_total=words[4],
@@ -204,7 +204,7 @@ def _state(number: int) -> str:
     return STATES[number] if number < len(STATES) else "off"  # of a later pymon: not known here
 
 
-def _text(body: bytes, at: int) -> str:
+def text_at(body: bytes, at: int) -> str:
     """Another user's process wrote it: cut at its end, printable characters only."""
     text = body[at : at + layout.REASON_BYTES].split(b"\0", 1)[0].decode("utf-8", "replace")
     return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)

@@ -7,7 +7,7 @@ from typing import Final
 
 MAGIC: Final = b"PYMONPG\0"
 MAJOR: Final = 1
-MINOR: Final = 1
+MINOR: Final = 2
 
 PHASE_SLOTS: Final = 16
 STEP_PHASES: Final = 5  # slots 0..4 part the step: PHASES in pymon/model/training.py
@@ -58,13 +58,26 @@ CUPTI_BODY_BYTES: Final = CUPTI_HEAD_BYTES + WORK_CLASSES * WORK_SUMS_BYTES
 GPU_RING_OFFSET: Final = CUPTI_OFFSET + 12288
 GPU_RING_ENTRIES: Final = 1024
 GPU_RING_ENTRY_BYTES: Final = 64
-PAGE_BYTES: Final = GPU_RING_OFFSET + GPU_RING_ENTRY_BYTES * GPU_RING_ENTRIES
+
+# Events that explain a slow step (csrc/core/layout_events.h): the body as above, the ring at a fixed place behind it.
+EVENTS_OFFSET: Final = GPU_RING_OFFSET + GPU_RING_ENTRY_BYTES * GPU_RING_ENTRIES
+EVENT_KINDS: Final = 16
+EVENT_SUMS_BYTE: Final = 8 * 8
+EVENT_UNSEEN_BYTE: Final = 8 * 136
+EVENTS_BODY_BYTES: Final = 8 * 160
+EVENT_RING_BYTE: Final = 4096
+EVENT_RING_ENTRIES: Final = 256
+EVENT_ENTRY_BYTES: Final = 64
+EVENTS_BYTES: Final = EVENT_RING_BYTE + EVENT_ENTRY_BYTES * EVENT_RING_ENTRIES
+
+PAGE_BYTES: Final = EVENTS_OFFSET + EVENTS_BYTES
 
 # Bounds of a reader against a hostile writer (csrc/core/page_reader.h).
 MAX_PAGE_BYTES: Final = 16 << 20
 
-# magic, major, minor, page_bytes, pid, start_ticks, created mono and real, attach_id, train, gpu, cupti, ring, gpu ring
-HEADER: Final = struct.Struct("<8s2I5Q16s12Q")
+# magic, major, minor, page_bytes, pid, start_ticks, created mono and real, attach_id, train, gpu, cupti, ring,
+# gpu ring, events
+HEADER: Final = struct.Struct("<8s2I5Q16s12Q16x2Q")
 TRAIN_SCALARS: Final = struct.Struct("<24Q")
 TRAIN_PHASES: Final = struct.Struct(f"<{PHASE_SLOTS}Q")
 TRAIN_HISTOGRAM: Final = struct.Struct(f"<{HISTOGRAM_BUCKETS}Q")
@@ -78,5 +91,8 @@ TRAIN_NAMES_BYTE: Final = 8 * 232
 GPU_SCALARS: Final = struct.Struct("<15Q")
 GPU_RING_ENTRY: Final = struct.Struct("<7Q8x")
 CUPTI_SCALARS: Final = struct.Struct("<38Q")
+EVENTS_SCALARS: Final = struct.Struct("<4Q")
+EVENT_SUMS: Final = struct.Struct("<6Q16x")
+EVENT_ENTRY: Final = struct.Struct("<6Q16x")
 WORK_SUMS: Final = struct.Struct(f"<{4 + WORK_BUCKETS}Q")
 WORK_HISTOGRAM: Final = struct.Struct(f"<{WORK_BUCKETS}Q")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from pymon import native
-from pymon.link import gpu_sections, layout
+from pymon.link import event_section, gpu_sections, layout
 from pymon.link.page_twin import PageTwin
 
 Backend = Literal["native", "python"]
@@ -94,6 +94,8 @@ class _Raw(Protocol):
     def gpu(self) -> bytes | None: ...
     def cupti(self) -> bytes | None: ...
     def gpu_steps_after(self, step: int) -> bytes: ...
+    def events(self) -> bytes | None: ...
+    def events_after(self, number: int) -> bytes: ...
     def steps_after(self, step: int) -> tuple[bytes, int]: ...
 
 
@@ -160,6 +162,15 @@ class PageReader:
     def gpu_steps_after(self, step: int) -> tuple[gpu_sections.GpuStepSample, ...]:
         """GPU times of the steps newer than `step`, oldest first; any may be missing."""
         return gpu_sections.gpu_steps(self._open().gpu_steps_after(max(step, 0)))
+
+    def events(self) -> event_section.EventsSample | None:
+        """Events that explain a slow step; None likewise."""
+        body = self._open().events()
+        return None if body is None else event_section.events_sample(body)
+
+    def events_after(self, number: int) -> tuple[event_section.EventSample, ...]:
+        """The single events after the one of this number, oldest first; any may be missing."""
+        return event_section.event_samples(self._open().events_after(max(number, 0)))
 
     def close(self) -> None:
         """Lets go of the mapping; reading afterwards raises PageError."""

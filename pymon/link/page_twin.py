@@ -41,6 +41,7 @@ class PageTwin:
         self._gpu_ring_at: int = fields[18]
         self._gpu_entry_bytes: int = fields[19]
         self._gpu_entries: int = fields[20]
+        self._events_at: int = fields[21]
 
     def header(self) -> bytes:
         """As it was when the page was opened."""
@@ -75,13 +76,32 @@ class PageTwin:
 
     def gpu_steps_after(self, step: int) -> bytes:
         """GPU times of the steps after `step` in one string, oldest first; any may be missing."""
+        entries = self._gpu_entries if self._gpu_ring_at else 0
+        size = layout.GPU_RING_ENTRY_BYTES
+        return self._entries_after(step, self._gpu_ring_at, self._gpu_entry_bytes, entries, size)
+
+    def events(self) -> bytes | None:
+        """As `gpu`."""
+        return self._section(self._events_at, layout.EVENTS_BODY_BYTES) if self._events_at else None
+
+    def events_after(self, number: int) -> bytes:
+        """Events after this number in one string, oldest first; any may be missing."""
+        entries = layout.EVENT_RING_ENTRIES if self._events_at else 0
+        size = layout.EVENT_ENTRY_BYTES
+        return self._entries_after(
+            number, self._events_at + layout.EVENT_RING_BYTE, size, entries, size
+        )
+
+    def _entries_after(
+        self, after: int, ring_at: int, stride: int, entries: int, size: int
+    ) -> bytes:
         found = []
-        for slot in range(self._gpu_entries if self._gpu_ring_at else 0):
-            at = self._gpu_ring_at + slot * self._gpu_entry_bytes
+        for slot in range(entries):
+            at = ring_at + slot * stride
             wanted = self._word(at)
-            if wanted <= step or wanted % self._gpu_entries != slot:
+            if wanted <= after or wanted % entries != slot:
                 continue
-            entry = self._page[at : at + layout.GPU_RING_ENTRY_BYTES]
+            entry = self._page[at : at + size]
             if _WORD.unpack_from(entry)[0] == wanted and self._word(at) == wanted:
                 found.append((wanted, entry))
         return b"".join(entry for _, entry in sorted(found))
@@ -153,6 +173,11 @@ def _fault_in(raw: bytes, size: int) -> str:
     ):
         if at and (length < least or not _inside(at, length, size)):
             return "its GPU sections lie outside of it"
+    events_at, events_bytes = fields[21:23]
+    if events_at and (
+        events_bytes < layout.EVENTS_BYTES or not _inside(events_at, events_bytes, size)
+    ):
+        return "its section of events lies outside of it"
     sound_entries = gpu_entry_bytes >= layout.GPU_RING_ENTRY_BYTES and gpu_entry_bytes % 8 == 0
     sound_entries = sound_entries and gpu_entries > 0
     if gpu_ring_at and not (

@@ -8,14 +8,8 @@ from typing import Final
 from pymon.model.catalog_gpu import GPU_METRICS, NVML_METRICS
 from pymon.model.catalog_host import HOST_METRICS, NODE_METRICS
 from pymon.model.catalog_jobs import JOB_METRICS
+from pymon.model.catalog_probe import PROBE_METRICS, PROCESS
 from pymon.model.metric import Metric
-
-PROCESS: Final = (
-    "rank",
-    "job_id",
-    "pid",
-)  # labels of a training process; the rest is in pymon_process_info
-
 
 # In the order in which families are written; the series cap drops from the end.
 CATALOG: Final[tuple[Metric, ...]] = (
@@ -82,6 +76,7 @@ CATALOG: Final[tuple[Metric, ...]] = (
            "collective, copies by direction.", ("work", *PROCESS)),
     Metric("pymon_cuda_work_total", "counter", "How many, by class of work.", ("work", *PROCESS)),
     Metric("pymon_cuda_copied_bytes_total", "counter", "Bytes copied or set, by class of work.", ("work", *PROCESS)),
+    *PROBE_METRICS,
     *JOB_METRICS,
     *NODE_METRICS,
     *NVML_METRICS,

@@ -10,7 +10,13 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-_state: dict[str, Any] = {"native": None, "sender": None, "gpu": None, "failed": False}
+_state: dict[str, Any] = {
+    "native": None,
+    "sender": None,
+    "gpu": None,
+    "events": None,
+    "failed": False,
+}
 _attaching = threading.Lock()
 
 
@@ -51,7 +57,7 @@ def _attach() -> bool:
 
 def _install(module: Any, torch: Any) -> bool:
     # All of the probe is loaded here, right after torch: later it would cost the first step.
-    from pymon.probe import budget, captures, gpu, hooks, profiler_registry, sender
+    from pymon.probe import budget, captures, events, gpu, hooks, profiler_registry, sender
 
     # Now, not at the first order: a session of the user's that is in its warm-up already could not be seen later, and
     # a second profiler would crash it.
@@ -62,6 +68,8 @@ def _install(module: Any, torch: Any) -> bool:
         lambda: _begin(module, sender.Sender, captures.Captures, budget.Budget, watch_sessions)
     )
     hooks.install(module, torch)
+    _state["events"] = events.Events(module)
+    _state["events"].install(torch)
     _state["native"] = module
     return True
 
@@ -89,10 +97,16 @@ def _begin(
         name = attach_id.hex()
         orders = captures(native, name)
         limits = budget(native, layers, lambda: orders.wants_steps)
-        _state["sender"] = sender(name, fd, orders, limits, layers.poll)
+        each_tick = functools.partial(_tick, layers, _state["events"])
+        _state["sender"] = sender(name, fd, orders, limits, each_tick)
         _state["sender"].start()
     except Exception as err:  # noqa: BLE001 - the border to somebody's training
         warn(f"this process is timed, but nobody will see it: {type(err).__name__}: {err}")
+
+
+def _tick(*watchers: Any) -> None:
+    for watcher in watchers:
+        watcher.poll()
 
 
 def warn(text: str) -> None:

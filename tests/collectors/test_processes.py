@@ -35,6 +35,12 @@ class PageDouble:
     def gpu_steps_after(self, step):
         return ()
 
+    def events(self):
+        return None
+
+    def events_after(self, number):
+        return ()
+
     def close(self):
         self.closed = True
 

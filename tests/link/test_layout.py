@@ -7,7 +7,7 @@ import pytest
 from pymon.link import layout
 from tests.native.build import built
 
-HEADER_FIELD_ENDS = 168  # `reserved` begins there in layout.h
+HEADER_FIELD_ENDS = 200  # `reserved` begins there in layout.h
 
 
 @pytest.mark.timeout(600)
@@ -35,6 +35,10 @@ def test_structs_fill_their_places():
     assert layout.GPU_HISTOGRAM_BYTE + histogram_bytes == layout.GPU_REASON_BYTE
     assert layout.GPU_REASON_BYTE + layout.REASON_BYTES <= layout.GPU_BODY_BYTES
     assert layout.GPU_RING_ENTRY.size == layout.GPU_RING_ENTRY_BYTES
+    assert layout.EVENTS_SCALARS.size <= layout.EVENT_SUMS_BYTE
+    sums_bytes = layout.EVENT_KINDS * layout.EVENT_SUMS.size
+    assert layout.EVENT_SUMS_BYTE + sums_bytes == layout.EVENT_UNSEEN_BYTE
+    assert layout.EVENT_ENTRY.size == layout.EVENT_ENTRY_BYTES
     assert layout.CUPTI_SCALARS.size <= layout.CUPTI_REASON_BYTE
     assert layout.CUPTI_REASON_BYTE + layout.REASON_BYTES <= layout.CUPTI_GAPS_BYTE
     assert layout.CUPTI_GAPS_BYTE + layout.WORK_HISTOGRAM.size <= layout.CUPTI_HEAD_BYTES

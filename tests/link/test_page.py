@@ -7,6 +7,7 @@ import pytest
 
 from pymon import native
 from pymon.link import layout
+from pymon.link.event_section import KINDS
 from pymon.link.gpu_sections import WORK_CLASSES
 from pymon.link.page import PageError, PageReader
 from pymon.link.page_twin import PageTwin
@@ -230,6 +231,62 @@ class TestGpuSections:
     def test_sizes_beyond_the_page_are_refused(self, made, opened, changes):
         with pytest.raises(PageError, match="outside"):
             opened(made(content=page_peer.header(**changes)))
+
+
+class TestEvents:
+    @pytest.mark.skipif(TOOLS is None, reason=WHY_NOT)
+    def test_kinds_are_those_of_cpp(self):
+        assert TOOLS.event_kind_names() == KINDS
+
+    def test_a_fresh_page_has_seen_nothing(self, trainer, opened):
+        events = opened(trainer.fd).events()
+        assert (events.watched, events.unseen, events.sums) == (frozenset(), "", ())
+        assert events.cudnn_benchmark is None
+        assert opened(trainer.fd).events_after(0) == ()
+
+    def test_fields_have_the_words_of_the_layout(self, trainer, opened):
+        page = opened(trainer.fd)
+        trainer.say("events 1000 1 3")
+        events = page.events()
+        assert events.watched == {KINDS[bit] for bit in range(len(KINDS)) if 1000 >> bit & 1}
+        assert (events.events_total, events.cudnn_benchmark) == (1001, None)
+        assert events.cudnn_benchmark_changes_total == 1003
+        assert events.unseen == "no CUDA"
+        kind, sums = events.sums[1]
+        assert kind == KINDS[1]
+        assert (sums.count, sums.ns_total, sums.ns_max) == (1016, 1017, 1018)
+        assert (sums.last_begin_mono_ns, sums.last_ns, sums.last_step) == (1019, 1020, 1021)
+        assert len(events.sums) == len(KINDS)
+
+    def test_events_of_a_kind_from_the_future_are_left_out(self, trainer, opened):
+        trainer.say("events 1000 1 3")  # kind 101 and on
+        assert opened(trainer.fd).events_after(0) == ()
+
+    @pytest.mark.parametrize("value", [8, 257, layout.PAGE_BYTES, 2**63, 2**64 - 8])
+    def test_an_offset_outside_of_the_page_is_refused(self, made, opened, value):
+        fields = {"events_offset": value, "events_bytes": layout.EVENTS_BYTES}
+        with pytest.raises(PageError, match="outside"):
+            opened(made(content=page_peer.header(**fields)))
+
+    def test_a_size_beyond_the_page_is_refused(self, made, opened):
+        fields = {"events_offset": layout.EVENTS_OFFSET, "events_bytes": layout.EVENTS_BYTES - 8}
+        with pytest.raises(PageError, match="outside"):
+            opened(made(content=page_peer.header(**fields)))
+
+    def test_a_page_of_the_minor_before_has_none(self, made, opened):
+        page = opened(made(content=page_peer.header(minor=1)))
+        assert page.events() is None
+        assert page.events_after(0) == ()
+
+    def test_both_readers_give_the_same_bytes(self, trainer):
+        if TOOLS is None:
+            pytest.skip(WHY_NOT)
+        trainer.say("events 7 1 700")
+        native_page, twin = TOOLS.PageReader(trainer.fd), PageTwin(trainer.fd)
+        assert native_page.events() == twin.events()
+        for number in (0, 450, 699, 700):
+            assert native_page.events_after(number) == twin.events_after(number)
+        assert len(twin.events_after(0)) == layout.EVENT_RING_ENTRIES * layout.EVENT_ENTRY_BYTES
 
 
 class TestOtherVersions:

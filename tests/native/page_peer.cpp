@@ -4,6 +4,7 @@
 //   push A B      the steps A to B, word i of each being step * 100 + i
 //   gpu N         a GPU and a CUPTI body likewise, reasons included
 //   gpu_push A B  the GPU times of steps A to B, word i of each being step * 100 + i
+//   events N A B  an events body likewise, and the events A to B
 //   die           leaves the seqlock as a writer does that dies in mid-copy
 #include <sys/mman.h>
 
@@ -68,6 +69,15 @@ int print_layout() {
   print("GPU_RING_OFFSET", kGpuRingOffset);
   print("GPU_RING_ENTRIES", kGpuRingEntries);
   print("GPU_RING_ENTRY_BYTES", sizeof(GpuRingEntry));
+  print("EVENTS_OFFSET", kEventsOffset);
+  print("EVENT_KINDS", kEventKinds);
+  print("EVENT_SUMS_BYTE", offsetof(EventsBody, sums));
+  print("EVENT_UNSEEN_BYTE", offsetof(EventsBody, unseen));
+  print("EVENTS_BODY_BYTES", sizeof(EventsBody));
+  print("EVENT_RING_BYTE", offsetof(EventsSection, ring));
+  print("EVENT_RING_ENTRIES", kEventRingEntries);
+  print("EVENT_ENTRY_BYTES", sizeof(EventEntry));
+  print("EVENTS_BYTES", sizeof(EventsSection));
   print("PAGE_BYTES", kPageBytes);
   return 0;
 }
@@ -102,6 +112,20 @@ void publish_gpu(PageWriter& writer, uint64_t first) {
   writer.publish_cupti(cupti, ~0u, true);
 }
 
+void publish_events(PageWriter& writer, uint64_t first, uint64_t from, uint64_t to) {
+  EventsBody body;
+  fill(&body, first);
+  std::memset(body.unseen, 0, sizeof body.unseen);
+  std::strcpy(body.unseen, "no CUDA");
+  writer.publish_events(body);
+  for (uint64_t number = from; number <= to; ++number) {
+    EventEntry entry;
+    fill(&entry, number * 100);
+    entry.number = number;
+    writer.push_event(entry);
+  }
+}
+
 void die(const PageWriter& writer) {
   void* page = mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED, writer.fd(), 0);
   if (page == MAP_FAILED) return;
@@ -123,7 +147,7 @@ int main(int count, char** arguments) {
 
   char line[128];
   while (std::fgets(line, sizeof line, stdin) != nullptr) {
-    unsigned long long a = 0, b = 0;
+    unsigned long long a = 0, b = 0, c = 0;
     if (std::sscanf(line, "publish %llu", &a) == 1) {
       fill(&writer.body(), a);
       writer.publish();
@@ -131,6 +155,8 @@ int main(int count, char** arguments) {
       push(writer, a, b);
     } else if (std::sscanf(line, "gpu %llu", &a) == 1) {
       publish_gpu(writer, a);
+    } else if (std::sscanf(line, "events %llu %llu %llu", &a, &b, &c) == 3) {
+      publish_events(writer, a, b, c);
     } else if (std::sscanf(line, "gpu_push %llu %llu", &a, &b) == 2) {
       for (unsigned long long step = a; step <= b; ++step) {
         GpuRingEntry entry;

@@ -37,6 +37,8 @@ def page():
     said = dataclasses.asdict(reader.train())
     steps, lost = reader.steps_after(0)
     said["ring"] = [dataclasses.asdict(step) for step in steps]
+    said["events"] = dataclasses.asdict(reader.events())
+    said["event_ring"] = [dataclasses.asdict(event) for event in reader.events_after(0)]
     return {**said, "lost": lost, "attach_id": reader.header.attach_id, "pid": os.getpid()}
 
 
@@ -56,7 +58,9 @@ def report(error="", name="", **said):
     """Leaves this process's page for the test, with whatever else the loop has to say."""
     where = os.path.join(os.environ["PYMON_TEST_PAGES"], f"{name or os.getpid()}.json")
     with open(where, "w", encoding="utf-8") as file:
-        json.dump({**page(), "rank": os.environ.get("RANK"), **said, "error": error}, file)
+        json.dump(
+            {**page(), "rank": os.environ.get("RANK"), **said, "error": error}, file, default=sorted
+        )
 
 
 def run(module, loop, arguments):

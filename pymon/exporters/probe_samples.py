@@ -1,0 +1,22 @@
+"""What the probe saw beside steps and phases, as samples of the families in pymon/model/catalog_probe.py."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pymon.exporters.sample import Sample
+from pymon.model.training import TrainingProcess
+
+
+def about_probe(process: TrainingProcess, labels: tuple[str, ...]) -> Iterator[Sample]:
+    """Nothing of what the process, or its older probe, does not tell."""
+    if (events := process.events) is None:
+        return
+    for sums in events.sums:
+        of_kind = (sums.kind, *labels)
+        yield "pymon_training_events_total", of_kind, sums.count_total
+        if sums.kind != "graph_break":  # it has no time of its own
+            yield "pymon_training_event_seconds_total", of_kind, sums.spent_s_total
+        yield "pymon_training_event_last_step", of_kind, sums.last_step
+    if events.cudnn_benchmark is not None:
+        yield "pymon_cudnn_benchmark", labels, events.cudnn_benchmark
