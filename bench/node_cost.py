@@ -7,12 +7,16 @@ and a second nvitop-exporter, which gives the noise. Processor time is taken fro
 a ratio is the median over the windows. The double answers in microseconds: what a driver takes is not in here, and
 nvitop-exporter's 20 ms waits in PCIe calls cost it no processor time. `nvitop-exporter==1.7.2` is installed into
 build/nvitop where no executable is given.
+
+Scrapes are timed apart, over a connection that is kept as Prometheus keeps its own: of a daemon with 2,000 series, and
+beside it of a bare asyncio server that sends the same bytes, in turns.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import http.client
 import json
 import statistics
 import subprocess
@@ -20,6 +24,7 @@ import sys
 import tempfile
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -34,7 +39,8 @@ RIVAL = "nvitop-exporter==1.7.2"
 GPUS = 8
 WINDOW_S = 5.0
 WARM_UP_S = 15.0  # past the first slow readings
-SCRAPES = 300
+SCRAPES = 1000
+SCRAPE_GPUS = 10  # with a series for each of their NVLinks: 2,000
 
 
 @dataclass(frozen=True)
@@ -115,14 +121,19 @@ def measure(windows: int, rival: Path) -> dict[str, float]:
             for name, used_s in window(exporters).items():
                 cores[name].append(used_s / WINDOW_S)
         pages = {name: exporter.scrape()[1] for name, exporter in exporters.items()}
-        scrapes = {name: scrape_p99_ms(exporters[name]) for name in ("pymon", "nvitop")}
         memory = {name: exporter.pss_mib() for name, exporter in exporters.items()}
+        nvitop_scrape_ms = scrape_p99_ms(exporters["nvitop"].url)["p99"]
+    scrapes = scrapes_of_2000()
     core = {name: statistics.median(values) for name, values in cores.items()}
     return {
         "cpu_ratio_vs_nvitop": ratio(cores["pymon"], cores["nvitop"]),
         "core_ratio": core["pymon"],
         "pss_mib": memory["pymon"],
-        "scrape_p99_ms": scrapes["pymon"],
+        "scrape_p99_ms": scrapes["p99"],
+        "scrape_median_ms": scrapes["median"],
+        "scrape_series": scrapes["series"],
+        "floor_scrape_p99_ms": scrapes["floor_p99"],
+        "floor_scrape_median_ms": scrapes["floor_median"],
         "series": series(pages["pymon"]),
         "nvml_cpu_ratio_vs_nvitop": ratio(cores["nvml"], cores["nvitop"]),
         "nvml_core_ratio": core["nvml"],
@@ -130,7 +141,7 @@ def measure(windows: int, rival: Path) -> dict[str, float]:
         "nvml_series": series(pages["nvml"]),
         "nvitop_core_ratio": core["nvitop"],
         "nvitop_pss_mib": memory["nvitop"],
-        "nvitop_scrape_p99_ms": scrapes["nvitop"],
+        "nvitop_scrape_p99_ms": nvitop_scrape_ms,
         "nvitop_series": series(pages["nvitop"]),
         "noise_ratio": ratio(cores["nvitop_again"], cores["nvitop"]),
     }
@@ -207,13 +218,59 @@ def window(exporters: dict[str, Exporter]) -> dict[str, float]:
     return {name: exporter.cpu_s() - before[name] for name, exporter in exporters.items()}
 
 
-def scrape_p99_ms(exporter: Exporter) -> float:
-    """Of scrapes one after the other, spread over several readings."""
-    times = []
+def scrapes_of_2000() -> dict[str, float]:
+    """Of a daemon with 2,000 series and of a bare server with the same bytes, taken in turns."""
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as ending:
+        node = NodeDouble(Path(folder), standard_node(SCRAPE_GPUS))
+        exporter = pymon(Path(folder, "all"), node, "[nvml]\nper_link = true\n")
+        ending.callback(end, exporter.process)
+        wait_for(exporter)
+        time.sleep(WARM_UP_S)
+        page = exporter.scrape()[1]
+        Path(folder, "page").write_text(page)
+        command = [sys.executable, "-c", FLOOR, Path(folder, "page")]
+        floor = subprocess.Popen(command, stdout=subprocess.PIPE)
+        ending.callback(end, floor)
+        assert floor.stdout is not None
+        floor_url = f"http://127.0.0.1:{int(floor.stdout.readline())}/metrics"
+        times = scrape_p99_ms(exporter.url, floor_url)
+    return {**times, "series": series(page)}
+
+
+# The least that a server written in Python can do: one read, one write.
+FLOOR = """
+import asyncio, sys
+body = open(sys.argv[1], "rb").read()
+answer = b"HTTP/1.1 200 OK\\r\\nContent-Type: text/plain\\r\\nContent-Length: %d\\r\\n\\r\\n" % len(body) + body
+async def serve(reader, writer):
+    while await reader.read(16384):
+        writer.write(answer)
+        await writer.drain()
+async def main():
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await server.serve_forever()
+asyncio.run(main())
+"""
+
+
+def scrape_p99_ms(url: str, floor_url: str | None = None) -> dict[str, float]:
+    """Median and 99th percentile over several readings; with a second URL also its own, in turns."""
+    urls = [url] + ([floor_url] if floor_url else [])
+    connections = [http.client.HTTPConnection(urllib.parse.urlsplit(one).netloc) for one in urls]
+    times: list[list[float]] = [[] for _ in urls]
     for _ in range(SCRAPES):
-        times.append(exporter.scrape()[0])
-        time.sleep(0.01)
-    return statistics.quantiles(times, n=100)[98]
+        for connection, of_one in zip(connections, times, strict=True):
+            began_s = time.perf_counter()
+            connection.request("GET", "/metrics")
+            connection.getresponse().read()
+            of_one.append((time.perf_counter() - began_s) * 1e3)
+        time.sleep(0.02)
+    found = {}
+    for name, of_one in zip(("", "floor_"), times, strict=False):
+        found[f"{name}p99"] = statistics.quantiles(of_one, n=100)[98]
+        found[f"{name}median"] = statistics.median(of_one)
+    return found
 
 
 def series(page: str) -> int:
@@ -243,7 +300,6 @@ def show(figures: dict[str, float]) -> None:
         ("core_ratio", lambda name: f"{100 * figures[name]:.2f} %"),
         ("pss_mib", lambda name: f"{figures[name]:.1f} MiB"),
         ("series", lambda name: f"{figures[name]:.0f}"),
-        ("scrape_p99_ms", lambda name: f"{figures[name]:.1f} ms" if name in figures else "-"),
     ]
     print(
         f"{GPUS} GPUs, one reading a second{'':9}{'pymon':>12}{'only NVML':>12}{'nvitop 1.7.2':>14}"
@@ -254,6 +310,11 @@ def show(figures: dict[str, float]) -> None:
     print(
         f"processor time: {figures['cpu_ratio_vs_nvitop']:.2f} of nvitop's, only NVML "
         f"{figures['nvml_cpu_ratio_vs_nvitop']:.2f} of it; two of nvitop differ by {figures['noise_ratio']:.2f}"
+    )
+    print(
+        f"a scrape of {figures['scrape_series']:.0f} series: {figures['scrape_median_ms']:.1f} ms, 99 % within "
+        f"{figures['scrape_p99_ms']:.1f}; a bare server {figures['floor_scrape_median_ms']:.1f} and "
+        f"{figures['floor_scrape_p99_ms']:.1f}; nvitop 99 % within {figures['nvitop_scrape_p99_ms']:.1f}"
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import math
 import struct
 from collections.abc import Iterable
@@ -71,8 +72,8 @@ def known_to(driver_version: str, fields: Iterable[Field]) -> list[Field]:
 
 def read(device: Device, fields: Iterable[Field]) -> dict[Field, Any]:
     """The fields that the GPU tells, by id and scope. Raises DriverAway and GpuGone."""
-    wanted = [field for field in fields if device.may_ask(field)]
-    found = {}
+    wanted = tuple(field for field in fields if device.may_ask(field))
+    found: dict[Field, Any] = {}
     for number, scope, _, _, kind, code, bits in _ask(device, wanted):
         field = (number, scope)
         if code:
@@ -84,11 +85,16 @@ def read(device: Device, fields: Iterable[Field]) -> dict[Field, Any]:
     return found
 
 
-def _ask(device: Device, wanted: list[Field]) -> Iterable[tuple[int, ...]]:
+@functools.lru_cache(maxsize=128)  # two for each GPU, as long as it refuses nothing new
+def _request(wanted: tuple[Field, ...]) -> bytes:
+    return b"".join(_VALUE.pack(number, scope, 0, 0, 0, 0, 0) for number, scope in wanted)
+
+
+def _ask(device: Device, wanted: tuple[Field, ...]) -> Iterable[tuple[int, ...]]:
     function = getattr(pynvml.nvmlLib, _NAME, None)
     if not wanted or function is None or not device.may_ask(_NAME):
         return ()
-    memory = bytearray().join(_VALUE.pack(number, scope, 0, 0, 0, 0, 0) for number, scope in wanted)
+    memory = bytearray(_request(wanted))
     array = (ctypes.c_ubyte * len(memory)).from_buffer(memory)
     arguments = device.handle, ctypes.c_int(len(wanted)), array
     code = device.library.call_as(device.index, _NAME, function, *arguments)
