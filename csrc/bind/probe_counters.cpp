@@ -68,8 +68,9 @@ py::dict counters_burst(int device, double duration_s, uint64_t interval_ns) {
 }
 
 std::string counters_why_not() {
+  if (std::string reason = why_no_rights(PmRights{}); !reason.empty()) return reason;
   const Result<PmLibrary> library = load_pm(Loading::kMayLoad);
-  return library.ok() ? why_no_rights(PmRights{}) : library.error().text;
+  return library.ok() ? std::string() : library.error().text;
 }
 
 }  // namespace

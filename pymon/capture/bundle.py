@@ -18,6 +18,11 @@ from pymon.model.capture import CaptureFile, CaptureReceipt, CaptureRequest
 
 MANIFEST = "manifest.json"
 MANIFEST_VERSION = 1
+KINDS = (
+    "trace",
+    "call_sites",
+    "counters",
+)  # of files that trainers write; their names end in `.<kind>.json`
 _TEMPORARY = ".tmp-"
 _CHUNK_BYTES = 1024 * 1024
 _DURATION_EVENT = re.compile(rb'"ph":\s*"X"')
@@ -55,7 +60,7 @@ class Bundle:
             except BaseException:
                 target.unlink(missing_ok=True)  # half a file is none
                 raise
-        kind = "trace" if ".trace." in name else "call_sites"
+        kind = next((kind for kind in KINDS if f".{kind}." in name), "")
         return CaptureFile(name, target.stat().st_size, kind)
 
     def has_events(self, name: str) -> bool:
@@ -76,7 +81,7 @@ class Bundle:
         """Writes the manifest and gives the folder its name."""
         document = {
             "version": MANIFEST_VERSION,
-            "request": asdict(request),
+            "request": {**asdict(request), "kind": request.kind.value},
             "receipts": [_plain(receipt) for receipt in receipts],
         }
         (self._folder / MANIFEST).write_text(

@@ -13,8 +13,10 @@ from pymon.base.clock import Clock
 from pymon.capture.background import in_background
 from pymon.capture.budget import Budget, CaptureSettings
 from pymon.capture.bundle import Bundle, keep_within
+from pymon.capture.counters import CounterSampling
 from pymon.capture.kineto_profile import KinetoProfile
-from pymon.capture.torch_profile import Orders, TorchProfile, first_steps
+from pymon.capture.probe_orders import Orders, ProbeOrders
+from pymon.capture.torch_profile import TorchProfile, first_steps
 from pymon.link import wire
 from pymon.model.capture import CaptureKind, CaptureReceipt, CaptureRequest, ReceiptStatus
 from pymon.model.training import TrainingProcess
@@ -24,6 +26,7 @@ _UNKNOWN = (
     "no probe is attached there and its Kineto does not ask for orders: start it with `pymon run`, "
     "with PYMON=1, or with KINETO_USE_DAEMON=1 while a daemon runs"
 )
+_NO_PROBE = "counters are sampled by the probe, and none is attached there"
 
 
 @dataclass(slots=True)
@@ -37,12 +40,16 @@ class CaptureManager:
     captures_dir: Path
     spool_dir: Path
     _budget: Budget = field(init=False)
+    _probes: ProbeOrders = field(init=False)
     _torch: TorchProfile = field(init=False)
+    _counters: CounterSampling = field(init=False)
     _kineto: KinetoProfile = field(init=False)
 
     def __post_init__(self) -> None:
         self._budget = Budget(self.settings, self.clock, self.captures_dir)
-        self._torch = TorchProfile(self.settings, self.orders, self.spool_dir)
+        self._probes = ProbeOrders(self.settings, self.orders, self.spool_dir)
+        self._torch = TorchProfile(self.settings, self._probes, self.spool_dir)
+        self._counters = CounterSampling(self.settings, self._probes, self.spool_dir)
         self._kineto = KinetoProfile(self.settings, self.kineto, self.spool_dir)
 
     async def capture(self, request: CaptureRequest) -> tuple[CaptureReceipt, ...]:
@@ -51,6 +58,9 @@ class CaptureManager:
             return tuple(_refused(request, pid, reason) for pid in request.pids or (0,))
         probed, foreign, unknown = self._find(request.pids)
         receipts = [_refused(request, pid, _UNKNOWN) for pid in unknown]
+        if request.kind is CaptureKind.COUNTERS:
+            receipts += [_refused(request, process.pid, _NO_PROBE) for process in foreign]
+            foreign = []
         if not probed and not foreign:
             return tuple(receipts) or (_refused(request, 0, "no process that could be captured"),)
         self._budget.began(request.capture_id, request.cause)
@@ -62,16 +72,17 @@ class CaptureManager:
 
     def receipt(self, attach_id: str, receipt: wire.Receipt) -> None:
         """A probe answered."""
-        self._torch.receipt(attach_id, receipt)
+        self._probes.receipt(attach_id, receipt)
 
     def lost(self, attach_id: str) -> None:
         """A probe is gone."""
-        self._torch.lost(attach_id)
+        self._probes.lost(attach_id)
 
     def change(self, settings: CaptureSettings) -> None:
         """New bounds, from the next capture on."""
         self.settings = settings
-        self._budget.settings = self._torch.settings = self._kineto.settings = settings
+        for part in (self._budget, self._probes, self._torch, self._counters, self._kineto):
+            part.settings = settings
 
     @property
     def under_way(self) -> str:
@@ -90,17 +101,16 @@ class CaptureManager:
             reason = f"{self.captures_dir} cannot be written: {err.strerror}"
             pids = [p.pid for p in probed] + [p.pid for p in foreign]
             return [_refused(request, pid, reason) for pid in pids]
-        first = first_steps(probed)
-        name = request.capture_id
-        receipts = list(
-            await asyncio.gather(
-                *(
-                    self._torch.capture(name, p, request.steps, first[p.attach_id], bundle)
-                    for p in probed
-                ),
-                *(self._kineto.capture(name, process, bundle) for process in foreign),
-            )
-        )
+        name, first = request.capture_id, first_steps(probed)
+        if request.kind is CaptureKind.COUNTERS:
+            orders = [self._counters.capture(name, p, request.burst_s, bundle) for p in probed]
+        else:
+            orders = [
+                self._torch.capture(name, p, request.steps, first[p.attach_id], bundle)
+                for p in probed
+            ]
+        of_kineto = [self._kineto.capture(name, process, bundle) for process in foreign]
+        receipts = list(await asyncio.gather(*orders, *of_kineto))
         return await in_background(partial(self._close, request, bundle, receipts))
 
     def _close(
@@ -135,7 +145,7 @@ class CaptureManager:
 
 def _refused(request: CaptureRequest, pid: int, reason: str) -> CaptureReceipt:
     refused = ReceiptStatus.REFUSED
-    return CaptureReceipt(request.capture_id, CaptureKind.TORCH, pid, None, refused, reason)
+    return CaptureReceipt(request.capture_id, request.kind, pid, None, refused, reason)
 
 
 def _failed(receipt: CaptureReceipt, reason: str) -> CaptureReceipt:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
-from pymon.capture import spool
-from pymon.capture.background import in_background
 from pymon.capture.budget import CaptureSettings
 from pymon.capture.bundle import Bundle
+from pymon.capture.probe_orders import ProbeOrders, stem_of
 from pymon.link import wire
-from pymon.model.capture import CaptureFile, CaptureKind, CaptureReceipt, ReceiptStatus
+from pymon.model.capture import CaptureFile, CaptureKind, CaptureReceipt
 from pymon.model.training import TrainingProcess
 
 # Beyond the order's own limit: the probe answers up to ten seconds late, and then exports.
@@ -26,30 +23,16 @@ ARRIVAL_S = 1.5
 ARRIVAL_STEPS = 6
 # A process with steps of half a minute is captured too. Beyond this nobody waits: it hangs rather than trains.
 LONGEST_S = 600.0
-_STEPS_END = 2**63  # what the page can count, and a journal can hold
 SLOWDOWN_RATIO = 2.0  # profiled steps took up to 1.85 times as long (small operators)
-
-
-class Orders(Protocol):
-    """What the agent server offers."""
-
-    def targets(self) -> tuple[TrainingProcess, ...]:
-        """The attached processes that live."""
-        ...
-
-    def send(self, attach_id: str, order: wire.CaptureOrder) -> bool:
-        """False where the process is gone."""
-        ...
 
 
 @dataclass(slots=True)
 class TorchProfile:
-    """Orders captures and waits for their receipts. All methods but the pick-up run on the event loop."""
+    """Orders captures on step boundaries."""
 
     settings: CaptureSettings
-    orders: Orders
+    probes: ProbeOrders
     spool_dir: Path
-    _waiting: dict[tuple[str, str], asyncio.Future[wire.Receipt]] = field(default_factory=dict)
 
     async def capture(
         self, capture_id: str, target: TrainingProcess, steps: int, first_step: int, bundle: Bundle
@@ -66,18 +49,10 @@ class TorchProfile:
             max_events=self.settings.max_events,
             min_free_bytes=self.settings.min_free_bytes,
         )
-        key = (target.attach_id, capture_id)
-        answer = self._waiting[key] = asyncio.get_running_loop().create_future()
-        try:
-            if not self.orders.send(target.attach_id, order):
-                return _receipt(capture_id, target, ReceiptStatus.FAILED, "the process is gone")
-            receipt = await asyncio.wait_for(answer, max_s + ANSWER_SLACK_S)
-        except asyncio.TimeoutError:
-            reason = f"no answer within {max_s + ANSWER_SLACK_S:.0f} s"
-            return _receipt(capture_id, target, ReceiptStatus.FAILED, reason)
-        finally:
-            del self._waiting[key]
-        return await in_background(partial(self._pick_up, capture_id, target, receipt, bundle))
+        take = partial(self._files, target, bundle)
+        return await self.probes.carry_out(
+            CaptureKind.TORCH, target, order, max_s + ANSWER_SLACK_S, take
+        )
 
     def _seconds(self, target: TrainingProcess, steps: int, first_step: int) -> float:
         """The order's limit: more than the setting where so many steps of this process take longer anyway."""
@@ -85,73 +60,15 @@ class TorchProfile:
         needed_s = SLOWDOWN_RATIO * (wait + steps) * step_s(target)
         return max(self.settings.max_s, min(needed_s, LONGEST_S))
 
-    def receipt(self, attach_id: str, receipt: wire.Receipt) -> None:
-        """A probe answered; one that nobody waits for any more is left in the spool until the next start."""
-        answer = self._waiting.get((attach_id, receipt.capture_id))
-        if answer is not None and not answer.done():
-            answer.set_result(receipt)
-
-    def lost(self, attach_id: str) -> None:
-        """The process is gone, and with it whatever it was ordered to do."""
-        for (waiting_id, capture_id), answer in list(self._waiting.items()):
-            if waiting_id == attach_id and not answer.done():
-                reason = "the process ended, or its connection did, while it was captured"
-                answer.set_result(wire.Receipt(capture_id, "failed", reason))
-
-    def _pick_up(
-        self, capture_id: str, target: TrainingProcess, receipt: wire.Receipt, bundle: Bundle
-    ) -> CaptureReceipt:
-        """In a worker thread: the files of a written capture go from the spool into the bundle."""
-        folder = self.spool_dir / f"{capture_id}-{target.attach_id}"  # whatever the receipt names
-        try:
-            status = ReceiptStatus(receipt.status)
-        except ValueError:
-            status = ReceiptStatus.FAILED
-        files: tuple[CaptureFile, ...] = ()
-        reason = _printable(receipt.reason)
-        if status is ReceiptStatus.WRITTEN:
-            try:
-                files = self._files(folder, target, receipt, bundle)
-            except (OSError, ValueError) as err:
-                status, reason = ReceiptStatus.FAILED, f"the trace could not be taken over: {err}"
-        elif not reason:
-            reason = "the process gave no reason"
-        spool.clear(folder)
-        return CaptureReceipt(
-            capture_id=capture_id,
-            kind=CaptureKind.TORCH,
-            pid=target.pid,
-            rank=target.rank,
-            status=status,
-            reason=reason,
-            files=files,
-            first_step=receipt.first_step if 0 < receipt.first_step < _STEPS_END else None,
-            steps=min(max(receipt.steps, 0), self.settings.steps_max),
-            took_s=receipt.took_s if 0 <= receipt.took_s <= LONGEST_S + ANSWER_SLACK_S else 0.0,
-        )
-
     def _files(
-        self, folder: Path, target: TrainingProcess, receipt: wire.Receipt, bundle: Bundle
+        self, target: TrainingProcess, bundle: Bundle, folder: Path, receipt: wire.Receipt
     ) -> tuple[CaptureFile, ...]:
-        rank = f"rank{target.rank}-" if target.rank is not None else ""
-        stem = f"{rank}pid{target.pid}"
-        limit = self.settings.trace_max_bytes
+        stem, limit = stem_of(target), self.settings.trace_max_bytes
         files = [bundle.take(folder, "trace.json", f"{stem}.trace.json.gz", target.uid, limit)]
         if "call_sites.json" in receipt.files:
             name = f"{stem}.call_sites.json"
             files.append(bundle.take(folder, "call_sites.json", name, target.uid, limit))
         return tuple(files)
-
-
-def _printable(text: str) -> str:
-    """A trainer's words end on somebody's terminal: no control characters."""
-    return "".join(char if char.isprintable() else " " for char in text)
-
-
-def _receipt(
-    capture_id: str, target: TrainingProcess, status: ReceiptStatus, reason: str
-) -> CaptureReceipt:
-    return CaptureReceipt(capture_id, CaptureKind.TORCH, target.pid, target.rank, status, reason)
 
 
 def first_steps(targets: Sequence[TrainingProcess]) -> dict[str, int]:

@@ -125,6 +125,18 @@ def _cupti() -> Check:
     return check
 
 
+def _counters() -> Check:
+    """What the probe's child would find; whether the chip can, and whether somebody has the counters, it finds then."""
+    text = "`pymon capture --counters` can be asked for; the clocks of the GPU are locked meanwhile"
+    module, why_not = native.probe()
+    if module is None:
+        return Check("counters", "absent", f"the native probe does not load ({why_not})")
+    why_not = module.counters_why_not()
+    if why_not.startswith("no libcupti") and (library := _libcupti_of_torch()):
+        return Check("counters", "ok", f"{text} (with {library})")
+    return Check("counters", "absent" if why_not else "ok", why_not or text)
+
+
 def _libcupti_of_torch() -> str:
     """CUDA builds of torch bring it in a wheel of NVIDIA's, where the loader finds it once torch is there."""
     for folder in map(Path, sys.path):
@@ -225,6 +237,7 @@ CHECKS: tuple[Callable[[], Check], ...] = (
     _kineto,
     _cuda_events,
     _cupti,
+    _counters,
     _injection,
     _nvml,
     _daemon,

@@ -13,12 +13,14 @@ from pathlib import Path
 
 from pymon.base.clock import Clock
 from pymon.base.errors import PymonError
+from pymon.capture import counter_file
 from pymon.capture.manager import CaptureManager
 from pymon.daemon.ledger import Ledger
 from pymon.daemon.runner import guarded
 from pymon.diagnosis import diagnose
 from pymon.exporters.journal import Journal
-from pymon.model.capture import CaptureReceipt, CaptureRequest, ReceiptStatus
+from pymon.model.capture import CaptureKind, CaptureReceipt, CaptureRequest, ReceiptStatus
+from pymon.model.counters import CounterBurst
 from pymon.model.diagnosis import Diagnosis
 from pymon.model.finding import Finding, Incident
 from pymon.model.run import RunCapture
@@ -40,6 +42,7 @@ class _Reading:
     diagnoses: tuple[Diagnosis, ...] = ()
     report: Path | None = None
     problem: str = ""
+    counters: tuple[CounterBurst, ...] = ()
 
 
 @dataclass(slots=True)
@@ -57,8 +60,24 @@ class Cases:
         self, pids: tuple[int, ...], steps: int, cause: str, incident_id: str | None = None
     ) -> asyncio.Task[RunCapture]:
         """A capture with its diagnosis, as a task that never raises."""
+        return self._start(pids, steps, cause, incident_id)
+
+    def start_counters(self, pids: tuple[int, ...], burst_s: float) -> asyncio.Task[RunCapture]:
+        """A burst of hardware counters, likewise. Only people ask for one: it locks the clocks of their GPUs."""
+        return self._start(pids, 0, "manual", None, CaptureKind.COUNTERS, burst_s)
+
+    def _start(
+        self,
+        pids: tuple[int, ...],
+        steps: int,
+        cause: str,
+        incident_id: str | None,
+        kind: CaptureKind = CaptureKind.TORCH,
+        burst_s: float = 0.0,
+    ) -> asyncio.Task[RunCapture]:
         name = f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
-        request = CaptureRequest(name, pids, steps, cause, self.clock.real_ns(), incident_id)
+        now_ns = self.clock.real_ns()
+        request = CaptureRequest(name, pids, steps, cause, now_ns, incident_id, kind, burst_s)
         task = asyncio.get_running_loop().create_task(self._run(request))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -95,6 +114,8 @@ class Cases:
         reading = _Reading()
         if any(receipt.status is ReceiptStatus.WRITTEN for receipt in receipts):
             what, work = f"reading capture {folder.name}", partial(_read, folder)
+            if request.kind is CaptureKind.COUNTERS:
+                work = partial(_read_counters, folder, receipts)
             broken = _Reading(problem="it could not be read; the daemon's log says why")
             reading = await asyncio.to_thread(guarded, what, work, broken)
         if reading.problem:
@@ -102,6 +123,8 @@ class Cases:
         for diagnosis in reading.diagnoses:
             log.warning("capture %s: %s", request.capture_id, diagnosis.title)
             self.journal.add("diagnosis", request.capture_id, asdict(diagnosis))
+        for burst in reading.counters:
+            self.journal.add("counters", request.capture_id, asdict(burst))
         cause = request.cause.split(":")[0]
         capture = RunCapture(
             capture_id=request.capture_id,
@@ -111,6 +134,7 @@ class Cases:
             diagnoses=reading.diagnoses,
             report_path=str(reading.report) if reading.report else None,
             problem=reading.problem,
+            counters=reading.counters,
         )
         self.ledger.add_capture(capture)
         return capture
@@ -135,6 +159,18 @@ def _read(folder: Path) -> _Reading:
         log.warning("capture %s cannot be read: %s", folder.name, err)
         return _Reading(problem=str(err))
     return _Reading(report.diagnoses, folder / "report.html")
+
+
+def _read_counters(folder: Path, receipts: Sequence[CaptureReceipt]) -> _Reading:
+    """Likewise: the means of each burst."""
+    files = [(receipt.pid, file.name) for receipt in receipts for file in receipt.files]
+    try:
+        return _Reading(
+            counters=tuple(counter_file.read(folder / name, pid) for pid, name in files)
+        )
+    except PymonError as err:
+        log.warning("capture %s cannot be read: %s", folder.name, err)
+        return _Reading(problem=str(err))
 
 
 def write_whole(path: Path, content: str | bytes) -> None:

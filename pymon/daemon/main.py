@@ -87,7 +87,7 @@ class _Orders:
         connected = self._daemon.server.attachments
         return tuple(p for p in living(self._daemon.pipeline) if p.attach_id in connected)
 
-    def send(self, attach_id: str, order: wire.CaptureOrder) -> bool:
+    def send(self, attach_id: str, order: wire.CaptureOrder | wire.CountersOrder) -> bool:
         return self._daemon.server.send(attach_id, order)
 
 

@@ -54,7 +54,7 @@ class Requests:
     async def answer(self, peer: Peer, request: wire.Request) -> AsyncIterator[wire.Reply]:
         """Never raises for what a peer may send."""
         try:
-            if request.command == "capture":
+            if request.command in ("capture", "counters"):
                 async for reply in self._capture(peer, request):
                     yield reply
             elif request.command == "status":
@@ -88,10 +88,16 @@ class Requests:
         if refusal:
             yield wire.Reply(False, True, refusal)
             return
-        steps = min(max(request.steps, 1), STEPS_MAX)
-        task = self.pipeline.cases.start(pids, steps, "manual")
         whom = ", ".join(map(str, pids)) or "all processes"
-        yield wire.Reply(text=f"capturing {steps} steps of {whom}")
+        if request.command == "counters":
+            task = self.pipeline.cases.start_counters(pids, request.for_s)
+            yield wire.Reply(
+                text=f"sampling counters of the GPUs of {whom}; their clocks are locked meanwhile"
+            )
+        else:
+            steps = min(max(request.steps, 1), STEPS_MAX)
+            task = self.pipeline.cases.start(pids, steps, "manual")
+            yield wire.Reply(text=f"capturing {steps} steps of {whom}")
         capture = await task
         yield wire.Reply(last=True, body=_capture_body(capture))
 
@@ -258,5 +264,6 @@ def _capture_body(capture: RunCapture) -> dict[str, Any]:
         "folder": capture.folder,
         "report": capture.report_path,
         "problem": capture.problem,
+        "counters": msgspec.to_builtins(capture.counters),
         "diagnoses": msgspec.to_builtins(capture.diagnoses),
     }

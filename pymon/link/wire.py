@@ -1,7 +1,7 @@
 """Messages on the agent socket: one JSON object per SOCK_SEQPACKET datagram, `type` names it.
 
 A probe opens with `hello` (the page's memfd rides along as SCM_RIGHTS) and is answered `welcome` or `reject`;
-then the daemon may send `capture`, and each order ends in a `receipt`.
+then the daemon may send `capture` or `counters`, and each order ends in a `receipt`.
 A command opens with `request` and is answered by any number of `reply`, the last of which has `last` set.
 Unknown fields are ignored and missing ones take their default, so that neighbours in version understand each other.
 Standard library only: the probe loads this into a training process.
@@ -72,6 +72,19 @@ class CaptureOrder:
 
 
 @dataclass(frozen=True)
+class CountersOrder:
+    """Sample the hardware counters of the process's GPU for `seconds`.
+
+    A type of its own, not a kind of `capture`: a probe that does not know it must not run its profiler instead.
+    """
+
+    capture_id: str
+    spool: str
+    seconds: float = 2.0
+    min_free_bytes: int = 256 * 1024 * 1024
+
+
+@dataclass(frozen=True)
 class Receipt:
     """How an order ended: `written`, `refused`, `failed` or `missed`, with the files' names in the spool folder."""
 
@@ -89,8 +102,8 @@ class Receipt:
 class Request:
     """A command's wish.
 
-    `capture`, `status`, `summary` (of `run_id`), `release` (the driver, for `for_s`), `blackbox` (of `pids`; without
-    one a list), `disarm` and `arm` (of `job`, else of all), `ended` (the parent of `pids` tells their `wait_status`),
+    `capture`, `counters` (a burst of `for_s`), `status`, `summary` (of `run_id`), `release` (the driver, for `for_s`),
+    `blackbox` (of `pids`; without one a list), `disarm` and `arm` (of `job`, else of all), `ended` (the parent of `pids` tells their `wait_status`),
     or `hold`: stay alive while I am connected.
     """
 
@@ -114,12 +127,13 @@ class Reply:
     body: dict[str, Any] = field(default_factory=dict)
 
 
-Message = Hello | Welcome | Reject | CaptureOrder | Receipt | Request | Reply
+Message = Hello | Welcome | Reject | CaptureOrder | CountersOrder | Receipt | Request | Reply
 _TYPES: dict[str, type[Any]] = {
     "hello": Hello,
     "welcome": Welcome,
     "reject": Reject,
     "capture": CaptureOrder,
+    "counters": CountersOrder,
     "receipt": Receipt,
     "request": Request,
     "reply": Reply,

@@ -10,6 +10,7 @@ class CaptureKind(Enum):
     """Which way the evidence is taken."""
 
     TORCH = "torch"  # the probe runs torch.profiler on step boundaries
+    COUNTERS = "counters"  # a child of the probe samples the GPU's hardware counters
     KINETO = "kineto"  # Kineto's on-demand socket, for processes without a probe
 
 
@@ -32,6 +33,10 @@ class CaptureRequest:
     cause: str  # `manual`, `signal`, or the detector's name
     requested_real_ns: int
     incident_id: str | None = None
+    kind: CaptureKind = (
+        CaptureKind.TORCH
+    )  # COUNTERS, or whichever way each process has for a profile
+    burst_s: float = 0.0  # of a burst of counters
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +45,7 @@ class CaptureFile:
 
     name: str
     size_bytes: int
-    kind: str  # `trace`, `call_sites`, `diagnosis`, `report`
+    kind: str  # `trace`, `call_sites`, `counters`, `diagnosis`, `report`
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pymon.model.capture import CaptureReceipt
+from pymon.model.counters import CounterBurst
 from pymon.model.diagnosis import Diagnosis
 from pymon.model.finding import Incident
 
@@ -36,6 +37,7 @@ class RunCapture:
     diagnoses: tuple[Diagnosis, ...]
     report_path: str | None
     problem: str = ""  # why a written capture could not be read
+    counters: tuple[CounterBurst, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,7 +95,7 @@ def _begin(
         attach_id = secrets.token_bytes(16)
         fd = native.open_page(attach_id)
         name = attach_id.hex()
-        orders = captures(native, name)
+        orders = captures(native, name, layers=layers)
         limits = budget(native, layers, lambda: orders.wants_steps)
         each_tick = functools.partial(_tick, layers, _state["events"])
         _state["sender"] = sender(name, fd, orders, limits, each_tick)

@@ -17,8 +17,9 @@ import threading
 import time
 from typing import Any
 
-from pymon.link.wire import CaptureOrder, Receipt
+from pymon.link.wire import CaptureOrder, CountersOrder, Receipt
 from pymon.probe.capture_run import CaptureRun, no_room
+from pymon.probe.counters import Counters
 from pymon.probe.profiler_registry import ProfilerRegistry, registry
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
@@ -33,10 +34,17 @@ _YIELDED = "the job's own profiler started, and came first"
 
 
 class Captures:
-    """`native` is `pymon.native._probe` (None: captures are refused); `attach_id` its hex form."""
+    """`native` is `pymon.native._probe` (None: captures are refused); `attach_id` its hex form.
+
+    `layers` are the GPU layers, which stand back from CUPTI for a burst of counters.
+    """
 
     def __init__(
-        self, native: Any, attach_id: str, profilers: ProfilerRegistry | None = None
+        self,
+        native: Any,
+        attach_id: str,
+        profilers: ProfilerRegistry | None = None,
+        layers: Any = None,
     ) -> None:
         self._native, self._attach_id = native, attach_id
         self._registry = profilers or registry()
@@ -52,6 +60,7 @@ class Captures:
         self._overtaken = False
         self._receipts: list[Receipt] = []
         self._old: list[str] = []
+        self._counters = Counters(native, self._registry, self._old.append, layers)
         self._ending = False
         atexit.register(self.close)
 
@@ -60,18 +69,25 @@ class Captures:
         """Whether step boundaries matter now."""
         return self._run is not None or self._cooling
 
-    def accept(self, order: CaptureOrder) -> Receipt | None:
+    def accept(self, order: CaptureOrder | CountersOrder) -> Receipt | None:
         """Sender thread: takes the order (None), or refuses it at once."""
         folder = f"{order.capture_id}-{self._attach_id}"
+        path = os.path.join(order.spool, folder)
         reason = self._refusal(order)
         if not reason:
             try:
                 self._clear_old()
-                os.mkdir(os.path.join(order.spool, folder), 0o750)
+                os.mkdir(path, 0o750)
             except OSError as err:
                 reason = f"the spool cannot be written from here ({err}); in a container, mount it"
+        if not reason and isinstance(order, CountersOrder):
+            reason = self._counters.begin(order, path)
+            if reason:
+                shutil.rmtree(path, ignore_errors=True)
         if reason:
             return Receipt(order.capture_id[:64], "refused", reason[:512])
+        if isinstance(order, CountersOrder):
+            return None
         with self._lock:
             self._run = CaptureRun(
                 order, folder, self._native, self._registry, self._end_at_evaluation
@@ -79,17 +95,18 @@ class Captures:
             self._native.set_step_callback(self.on_step)
         return None
 
-    def _refusal(self, order: CaptureOrder) -> str:
+    def _refusal(self, order: CaptureOrder | CountersOrder) -> str:
         if self._native is None:
             return "pymon's native part is not built here"
         if self._registry.why_not:
             return self._registry.why_not
         if self._ending or sys.is_finalizing() or not threading.main_thread().is_alive():
             return "the process is ending"
-        if not _ID.match(order.capture_id) or not os.path.isabs(order.spool) or order.steps < 1:
+        steps = order.steps if isinstance(order, CaptureOrder) else 1
+        if not _ID.match(order.capture_id) or not os.path.isabs(order.spool) or steps < 1:
             return "the order is malformed"
-        if self._run is not None:
-            return f"capture {self._run.order.capture_id} is under way here"
+        if busy := self._run.order.capture_id if self._run is not None else self._counters.busy:
+            return f"capture {busy} is under way here"
         if self._registry.user_is_active:
             return "the job's own profiler is running"
         return no_room(order.spool, order.min_free_bytes, order.min_free_bytes)
@@ -165,6 +182,7 @@ class Captures:
         """The user's profiler is about to open, in this thread: ours makes room first."""
         if os.getpid() != self._pid:
             return  # a forked child may hold a copy of the lock that nobody will ever free
+        self._counters.yield_to_user()
         with self._lock:
             run = self._run
             if run is None or not run.recording:
@@ -192,6 +210,7 @@ class Captures:
 
     def poll(self) -> list[Receipt]:
         """Sender thread: receipts that are due. An order whose boundary never came ends here."""
+        counted = self._counters.poll()
         with self._lock:
             run = self._run
             if run is not None and not self._busy and not self._abandoned:
@@ -199,7 +218,7 @@ class Captures:
                 if over_s > (LATE_S if run.recording else 0):
                     self._overdue(run)
             due, self._receipts = self._receipts, []
-        return due
+        return due + counted
 
     def _overdue(self, run: CaptureRun) -> None:
         reason = f"no step boundary came within {run.order.max_s:.0f} s"
@@ -226,7 +245,10 @@ class Captures:
         """
         self._ending = True
         run = self._run
-        if run is None or os.getpid() != self._pid:
+        if os.getpid() != self._pid:
+            return
+        self._counters.close()
+        if run is None:
             return
         if not run.recording or run.thread == threading.get_ident():
             self._finish(run, self._give_up(run, "the process ended"))

@@ -146,6 +146,20 @@ class GpuLayers:
         elif not on and given_back:
             self._native.gpu_resume()
 
+    def lend(self, holder: Any) -> str:
+        """CUPTI for a burst of counters, until `session_ends(holder)` or the holder is gone; why not, where not."""
+        with self._lock:
+            if any(session is not self._shedding for session in self._sessions):
+                return "a profiler has CUPTI"
+            self._sessions.add(holder)
+            if not self._started:
+                return ""
+            self._lent += 1
+        if self._native.gpu_yield(YIELD_MS):
+            return ""
+        self.session_ends(holder)
+        return f"CUPTI was not free within {YIELD_MS / 1000:.0f} s"
+
     def _stop_at_exit(self) -> None:
         if self.is_of_this_process:
             self._native.gpu_stop("the process ends", EXIT_MS)

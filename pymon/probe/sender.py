@@ -96,7 +96,7 @@ class Sender(threading.Thread):
                     return REJECTED_RETRY_S
                 if isinstance(message, wire.Welcome):
                     self._budget.tell(message.armed, message.budget_ratio)
-                if isinstance(message, wire.CaptureOrder):
+                if isinstance(message, wire.CaptureOrder | wire.CountersOrder):
                     self._obey(message)
             self._each_tick()
             self._receipts += self._captures.poll()
@@ -109,7 +109,7 @@ class Sender(threading.Thread):
         if self._budget.armed:
             self._tick()
 
-    def _obey(self, order: wire.CaptureOrder) -> None:
+    def _obey(self, order: wire.CaptureOrder | wire.CountersOrder) -> None:
         if self._budget.armed:
             refusal = self._captures.accept(order)
         else:

@@ -45,6 +45,7 @@ class TestWithoutADriver:
         lines = {line.split()[1]: line for line in text.splitlines()}
         assert "no NVIDIA driver" in lines["cuda"]
         assert "no NVIDIA driver" in lines["cupti"]
+        assert "no NVIDIA driver" in lines["counters"]
         assert lines["cupti"].startswith("absent")
 
     def test_strict_makes_it_exit_code_1(self):
@@ -67,6 +68,13 @@ class TestWithADriver:
         found = checks(**with_driver)
         assert found["cuda events"]["state"] == "ok"
         assert found["cupti"]["state"] == "ok"
+        assert found["counters"]["state"] == "ok"
+
+    def test_a_cupti_that_is_too_old_for_counters_still_sums_kernels(self, with_driver):
+        found = checks(**with_driver, DOUBLE_CUPTI_VERSION="24")
+        assert found["cupti"]["state"] == "ok"
+        assert found["counters"]["state"] == "absent"
+        assert "too old: PM sampling is used from CUDA 12.8" in found["counters"]["text"]
 
     @pytest.mark.parametrize(
         ("variable", "value", "says"),

@@ -1,3 +1,4 @@
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -5,7 +6,8 @@ import pytest
 from pymon.base.errors import InputError
 from pymon.base.units import ratio, seconds
 from pymon.daemon import cases as module
-from pymon.model.capture import ReceiptStatus
+from pymon.model.capture import CaptureFile, ReceiptStatus
+from pymon.model.counters import CounterBurst
 from pymon.model.diagnosis import Bottleneck, Confidence, Diagnosis, Evidence
 from pymon.model.finding import Finding
 from pymon.model.trace import TraceReport
@@ -92,3 +94,23 @@ def test_a_capture_that_cannot_be_read_is_kept_without_a_report(tmp_path, monkey
     assert (capture.diagnoses, capture.report_path) == ((), None)
     assert capture.problem in (str(error), "it could not be read; the daemon's log says why")
     assert flow.journal.rows[-1] == ("problem", capture.capture_id, capture.problem)
+
+
+def test_a_burst_of_counters_is_read_and_not_diagnosed(tmp_path, monkeypatch):
+    flow = pipeline(tmp_path)
+    burst = CounterBurst(100, "NVIDIA H200", "GH100", 2.0, 4000, 0, 0, sm_active_ratio=0.5)
+    monkeypatch.setattr(module.counter_file, "read", lambda path, pid: burst)
+    original = flow.cases.captures.capture
+
+    async def capture(request):
+        (receipt,) = await original(request)
+        return (replace(receipt, files=(CaptureFile("pid100.counters.json", 1, "counters"),)),)
+
+    flow.cases.captures.capture = capture
+
+    async def main():
+        return await flow.cases.start_counters((100,), 2.0)
+
+    ended = asyncio.run(main())
+    assert (ended.counters, ended.diagnoses, ended.report_path) == ((burst,), (), None)
+    assert flow.journal.kinds() == ["receipt", "counters"]

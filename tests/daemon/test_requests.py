@@ -163,3 +163,14 @@ def test_what_is_too_large_loses_its_oldest_rows_and_says_so():
     assert len(reply.body["captures"]) == 32
     assert reply.body["processes"] == [{"pid": 1}]
     assert reply.text == "too much for one answer, left out: 224 captures"
+
+
+def test_counters_are_asked_for_by_people_and_of_their_own_processes(daemon):
+    refused = daemon(STRANGER, "counters", pids=[100], for_s=2.0)[-1]
+    assert (refused.ok, refused.text) == (False, "that process belongs to another user")
+
+    began, ended = daemon(OWNER, "counters", pids=[100], for_s=2.0)
+    assert began.text == ("sampling counters of the GPUs of 100; their clocks are locked meanwhile")
+    assert ended.body["counters"] == []
+    (request,) = daemon.flow.cases.captures.requests
+    assert (request.kind.value, request.burst_s, request.cause) == ("counters", 2.0, "manual")
