@@ -2,12 +2,13 @@
 
 import json
 import os
+import subprocess
 import sys
 
 import pytest
 
 from pymon import native
-from tests.integration.node import until
+from tests.integration.node import ROOT, until
 from tests.native.build import gpu_doubles
 
 pytest.importorskip("torch", reason="torch is not installed")
@@ -26,7 +27,9 @@ def trainer(node):
         env = {**os.environ, "LD_LIBRARY_PATH": str(gpu_doubles()), **variables}
         env["PYMON_SOCKET"] = str(node.socket)
         command = [sys.executable, "-m", "tests.probe.gpu_double", "20"]
-        process = node._start(command, env)
+        pipe = subprocess.PIPE  # it ends with its stdin
+        process = subprocess.Popen(command, cwd=ROOT, env=env, stdin=pipe, stdout=pipe, text=True)
+        node.processes.append(process)
         until(lambda: cupti_of(node) == "running", timeout_s=60, what="the activity layer")
         return process
 
