@@ -111,7 +111,9 @@ class AgentServer:
         for attach_id, attachment in list(self.attachments.items()):
             self.send(attach_id, self.handlers.welcome(attachment.hello, attachment.peer))
 
-    def send(self, attach_id: str, order: wire.CaptureOrder | wire.CountersOrder | wire.Welcome) -> bool:
+    def send(
+        self, attach_id: str, order: wire.CaptureOrder | wire.CountersOrder | wire.Welcome
+    ) -> bool:
         """Gives an order to a trainer; False where it is gone or does not read."""
         attachment = self.attachments.get(attach_id)
         if attachment is None or attachment.sock is None:

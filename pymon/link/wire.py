@@ -103,8 +103,8 @@ class Request:
     """A command's wish.
 
     `capture`, `counters` (a burst of `for_s`), `status`, `summary` (of `run_id`), `release` (the driver, for `for_s`),
-    `blackbox` (of `pids`; without one a list), `disarm` and `arm` (of `job`, else of all), `ended` (the parent of `pids` tells their `wait_status`),
-    or `hold`: stay alive while I am connected.
+    `blackbox` (of `pids`; without one a list), `disarm` and `arm` (of `job`, else of all), `ended` (the parent of
+    `pids` tells their `wait_status`), or `hold`: stay alive while I am connected.
     """
 
     command: str
