@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import socket
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -20,6 +21,8 @@ from pymon.daemon.listener import listen
 from pymon.daemon.peers import Peer, close_all, peer_of, receive
 from pymon.link import wire
 from pymon.link.page import PageError, PageReader
+
+log = logging.getLogger(__name__)
 
 MAX_CONNECTIONS = 512  # 8 GPUs with many ranks each, and commands; a bound against floods
 MAX_PER_UID = 256
@@ -75,6 +78,7 @@ class AgentServer:
     handlers: Handlers
     attachments: dict[str, Attachment] = field(default_factory=dict)  # by attach id, living ones
     refused_total: int = 0
+    pages_refused_total: int = 0
     clients: int = 0
     clients_total: int = 0
     # Bounded, since nobody takes them where the collector of processes is switched off.
@@ -183,6 +187,9 @@ class AgentServer:
         try:
             page = self._open_page(peer, hello, fds)
         except PageError as err:
+            self.pages_refused_total += 1
+            # A probe asks again once a minute, so this fills no log.
+            log.warning("page of pid %d, uid %d refused: %s", peer.pid, peer.uid, err)
             sock.send(wire.encode(wire.Reject(str(err)[: wire.MAX_TEXT])), socket.MSG_NOSIGNAL)
             return
         finally:

@@ -238,6 +238,7 @@ class Daemon:
             captures_total=self.pipeline.ledger.captures_total,
             journal_dropped_total=self.journal.dropped_total,
             connections_refused_total=self.server.refused_total,
+            pages_refused_total=self.server.pages_refused_total,
         )
         return self.renderer.render(snapshot, incidents, stats)
 

@@ -50,6 +50,7 @@ class DaemonStats:
     captures_total: dict[tuple[str, str], int]  # by kind and status
     journal_dropped_total: int = 0
     connections_refused_total: int = 0
+    pages_refused_total: int = 0
 
 
 @dataclass(slots=True)
@@ -190,6 +191,7 @@ def _about_daemon(stats: DaemonStats, doubles: str) -> Iterator[Sample]:
     yield "pymon_daemon_ticks_skipped_total", (), stats.ticks_skipped_total
     yield "pymon_journal_dropped_total", (), stats.journal_dropped_total
     yield "pymon_connections_refused_total", (), stats.connections_refused_total
+    yield "pymon_pages_refused_total", (), stats.pages_refused_total
     for detector, total in sorted(stats.incidents_total.items()):
         yield "pymon_incidents_total", (detector,), total
     for (kind, status), total in sorted(stats.captures_total.items()):

@@ -23,6 +23,7 @@ CATALOG: Final[tuple[Metric, ...]] = (
     Metric("pymon_daemon_ticks_skipped_total", "counter", "Ticks that came too late and were skipped."),
     Metric("pymon_journal_dropped_total", "counter", "Rows that the journal could not keep (disk or queue full)."),
     Metric("pymon_connections_refused_total", "counter", "Connections to the agent socket beyond its bounds."),
+    Metric("pymon_pages_refused_total", "counter", "Pages of probes that could not be trusted; the log says why."),
     Metric("pymon_series_dropped_total", "counter", "Series left out since the cap of the configuration was reached."),
     Metric("pymon_incident", "gauge", "1 while an incident lasts.", ("detector", *PROCESS)),
     Metric("pymon_incidents_total", "counter", "Incidents that have begun.", ("detector",)),

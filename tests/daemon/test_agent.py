@@ -98,13 +98,16 @@ def test_a_trainer_hands_its_page_over_obeys_and_answers(served):
         ({"magic": b"NOTAPAGE"}, "no page of pymon"),
     ],
 )
-def test_a_page_that_may_not_be_mapped_is_rejected_with_the_reason(served, page, said):
+def test_a_page_that_may_not_be_mapped_is_rejected_with_the_reason(served, page, said, caplog):
     def talk(daemon):
         sock, answer = hello(daemon.path, **page)
         sock.close()
+        assert daemon.server.pages_refused_total == 1
         return answer, daemon.attached
 
     answer, attached = served(talk)
+
+    assert said in caplog.text
 
     assert isinstance(answer, wire.Reject)
     assert said in answer.reason
