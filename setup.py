@@ -55,7 +55,7 @@ def extensions():
         ),
         Injection(
             "pymon.native.libpymon_inject",
-            sources("core/page_writer.cpp", "gpu/*.cpp", "inject/*.cpp"),
+            sources("core/page_writer.cpp", "core/process_start.cpp", "gpu/*.cpp", "inject/*.cpp"),
             include_dirs=["csrc"],
             extra_compile_args=[
                 "-std=c++17",

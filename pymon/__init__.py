@@ -1,7 +1,7 @@
 """pymon: leave it on; when training slows down, the trace, the cause and the fix are already there.
 
-`attach()`, `step()` and `phase()` are the face that training code sees. They are loaded on first use, because
-importing `pymon` must cost a training process nothing.
+`attach()`, `step()`, `phase()`, `evaluation()` and `model_flops()` are the face that training code sees. They are
+loaded on first use, because importing `pymon` must cost a training process nothing.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from pymon.probe.api import attach, phase, step
+    from pymon.probe.api import attach, evaluation, model_flops, phase, step
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "attach", "phase", "step"]
+__all__ = ["__version__", "attach", "evaluation", "model_flops", "phase", "step"]
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("attach", "phase", "step"):
+    if name in ("attach", "evaluation", "model_flops", "phase", "step"):
         from pymon.probe import api
 
         return getattr(api, name)

@@ -13,10 +13,12 @@
 #include "bind/probe_counters.h"
 #include "bind/probe_events.h"
 #include "bind/probe_gpu.h"
+#include "bind/probe_loaders.h"
 #include "bind/probe_optimizers.h"
 #include "bind/probe_state.h"
 #include "bind/probe_wrapper.h"
 #include "core/clock.h"
+#include "core/process_start.h"
 
 namespace py = pybind11;
 
@@ -90,9 +92,39 @@ int open_page(const py::bytes& attach_id) {
   auto made = PageWriter::create(reinterpret_cast<const uint8_t*>(id.data()));
   if (!made.ok()) throw py::value_error(made.error().text);
   probe_state().page = made.value();
+  probe_state().clock.run().process_start_mono_ns = pymon::process_start_mono_ns();
   probe_state().clock.publish_to(made.value());
   pymon::event_log().publish_to(made.value());
   return made.value()->fd();
+}
+
+// What Python tells of the run beside its steps; all of it is rare. Nothing while the probe is off.
+void bind_run(py::module_& module) {
+  using pymon::StepClock;
+  using pymon::ThreadClock;
+  const auto def = [&module](const char* name, auto tell) {
+    module.def(name, [tell](uint64_t value) {
+      if (!is_off()) tell(probe_state().clock, this_thread_clock(), value);
+    }, py::arg("value") = 0);
+  };
+  def("save_begin", [](StepClock& clock, ThreadClock& thread, uint64_t) { clock.save_begin(thread, pymon::clock_of(thread)); });
+  def("save_end", [](StepClock& clock, ThreadClock& thread, uint64_t outcome) {
+    clock.save_end(thread, pymon::clock_of(thread), static_cast<pymon::SaveOutcome>(outcome), pymon::real_ns());
+  });
+  def("evaluation_begin", [](StepClock& clock, ThreadClock& thread, uint64_t) {
+    clock.evaluation_begin(thread, pymon::clock_of(thread));
+  });
+  def("evaluation_end", [](StepClock& clock, ThreadClock& thread, uint64_t) {
+    clock.evaluation_end(thread, pymon::clock_of(thread));
+  });
+  def("give_samples", [](StepClock& clock, ThreadClock& thread, uint64_t samples) { clock.give_samples(thread, samples); });
+  def("give_tokens", [](StepClock& clock, ThreadClock& thread, uint64_t tokens) { clock.give_tokens(thread, tokens); });
+  module.def("set_flops", [](uint64_t per_sample, uint64_t per_token) {
+    probe_state().clock.run().flops_per_sample = per_sample;
+    probe_state().clock.run().flops_per_token = per_token;
+  }, py::arg("per_sample"), py::arg("per_token"), "0: not given.");
+  module.def("set_restarts", [](uint64_t restarts) { probe_state().clock.run().restarts_plus_1 = restarts + 1; });
+  module.def("set_loader_questions", &pymon::set_loader_questions, py::arg("grad_enabled"), py::arg("sharing_strategy"));
 }
 
 }  // namespace
@@ -123,6 +155,7 @@ PYBIND11_MODULE(_probe, module) {
     probe_state().clock.phase(this_thread_clock(), slot, duration_ns);
   });
   module.def("pause", [] { probe_state().clock.pause(this_thread_clock()); }, "Nothing goes on until the next event.");
+  bind_run(module);
   module.def("publish", [] { probe_state().clock.publish(); }, "Shows what was counted since the last step, too.");
   module.def("set_torch_state", &pymon::set_torch_state, py::arg("graph_task"), py::arg("tracing_mode"),
              py::arg("tensor_type"),

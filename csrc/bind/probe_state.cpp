@@ -5,6 +5,7 @@
 
 #include "bind/probe_events.h"
 #include "bind/probe_gpu.h"
+#include "bind/probe_loaders.h"
 #include "bind/probe_optimizers.h"
 
 namespace pymon {
@@ -64,6 +65,7 @@ void set_torch_state(const pybind11::object& graph_task, const pybind11::object&
   if (g_graph_task == nullptr) g_graph_task = kept(graph_task);
   if (g_tracing_mode == nullptr) g_tracing_mode = kept(tracing_mode);
   if (g_tensor_type == nullptr) g_tensor_type = kept(tensor_type);
+  set_tensor_type(g_tensor_type);
 }
 
 void note_activity() noexcept {
@@ -108,6 +110,7 @@ void forget_in_child() noexcept {
   state.active = false;     // a child that trains is a rank of its own
   t_clock = ThreadClock{};
   forget_optimizers_in_child();
+  forget_loaders_in_child();
   forget_gpu_in_child();
   forget_events_in_child();
 }

@@ -4,6 +4,7 @@
 
 #include "bind/probe_call_sites.h"
 #include "bind/probe_gpu.h"
+#include "bind/probe_loaders.h"
 #include "bind/probe_state.h"
 #include "core/clock.h"
 
@@ -19,35 +20,47 @@ struct Wrapper {
 
 Wrapper* wrapper(PyObject* self) noexcept { return reinterpret_cast<Wrapper*>(self); }
 
-// `num_workers` of the loader behind an iterator: read once for each iterator.
-void note_workers(PyObject* iterator) noexcept {
-  static PyObject* last = nullptr;  // compared only, never followed
-  if (iterator == last) return;
-  last = iterator;
-  PyObject* workers = PyObject_GetAttrString(iterator, "_num_workers");
-  if (workers != nullptr) {
-    const long value = PyLong_AsLong(workers);
-    if (value >= 0) probe_state().clock.set_loader_workers(static_cast<uint64_t>(value));
-    Py_DECREF(workers);
-  }
-  PyErr_Clear();
-}
-
 // The wrapped call's own exception, if any, stays set.
 PyObject* fetch(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* names) noexcept {
   ProbeState& state = probe_state();
   if (state.clock.shed() >= kShedAll) return PyObject_Vectorcall(wrapper(self)->original, args, nargsf, names);
   ThreadClock& thread = this_thread_clock();
   const uint64_t begin_ns = hook_ns(thread);
-  if (thread.data_depth == 0 && PyVectorcall_NARGS(nargsf) > 0) note_workers(args[0]);
-  state.clock.data_begin(thread, begin_ns);
+  // Without phases the clock is not read here, and there is nothing to tell an evaluation by.
+  const bool outermost = thread.data_depth == 0 && PyVectorcall_NARGS(nargsf) > 0 && state.clock.shed() < kShedPhases;
+  Fetch about;
+  if (outermost) about = describe_fetch(args[0]);
+  state.clock.data_begin(thread, begin_ns, about);
+  const bool looks = outermost && !thread.evaluation.open && look_is_due(begin_ns);
+  if (looks) look_at_queue(state.clock.run(), args[0]);
   mark_phase(thread, false);
   const uint64_t called_ns = hook_ns(thread);
   PyObject* result = PyObject_Vectorcall(wrapper(self)->original, args, nargsf, names);
   const uint64_t returned_ns = hook_ns(thread);
-  state.clock.data_end(thread, returned_ns, result != nullptr);
+  if (result != nullptr && outermost) describe_batch(about, result);
+  if (result != nullptr && looks) look_at_batch(state.clock.run(), result);
+  state.clock.data_end(thread, returned_ns, result != nullptr, about);
   mark_phase(thread, false);
   state.clock.add_own(thread, (called_ns - begin_ns) + (hook_ns(thread) - returned_ns));
+  return result;
+}
+
+// The start of an iteration, in which workers start: a wait for data, too.
+PyObject* start(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* names) noexcept {
+  ProbeState& state = probe_state();
+  if (state.clock.shed() >= kShedPhases) return PyObject_Vectorcall(wrapper(self)->original, args, nargsf, names);
+  ThreadClock& thread = this_thread_clock();
+  const uint64_t begin_ns = clock_of(thread);
+  const bool outermost = thread.data_depth == 0 && PyVectorcall_NARGS(nargsf) > 0;
+  Fetch about;
+  if (outermost) about = describe_start(args[0]);
+  about.starts = true;
+  state.clock.data_begin(thread, begin_ns, about);
+  mark_phase(thread, false);
+  PyObject* result = PyObject_Vectorcall(wrapper(self)->original, args, nargsf, names);
+  about.iterator = result;
+  state.clock.data_end(thread, clock_of(thread), false, about);
+  mark_phase(thread, false);
   return result;
 }
 
@@ -178,7 +191,8 @@ bool add_type(PyObject* module, const char* name, newfunc make_new) noexcept {
 }  // namespace
 
 bool add_wrapper_types(PyObject* module) noexcept {
-  return add_type(module, "DataFetch", make_hook<fetch>) && add_type(module, "BackwardPass", make_hook<backward>) &&
+  return add_type(module, "DataFetch", make_hook<fetch>) && add_type(module, "LoaderStart", make_hook<start>) &&
+         add_type(module, "BackwardPass", make_hook<backward>) &&
          add_type(module, "CallTimer", make_timer);
 }
 

@@ -62,6 +62,7 @@ void bind_page(py::module_& module) {
       .def("train", &section<pymon::TrainBody, &PageReader::train>)
       .def("gpu", &section<pymon::GpuBody, &PageReader::gpu>)
       .def("cupti", &section<pymon::CuptiBody, &PageReader::cupti>)
+      .def("run", &section<pymon::RunBody, &PageReader::run>)
       .def("events", &section<pymon::EventsBody, &PageReader::events>)
       .def("gpu_steps_after", &entries_after<pymon::GpuRingEntry, &PageReader::gpu_steps_after>, py::arg("step"))
       .def("events_after", &entries_after<pymon::EventEntry, &PageReader::events_after>, py::arg("number"))

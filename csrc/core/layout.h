@@ -16,10 +16,10 @@
 namespace pymon {
 
 constexpr uint32_t kMajor = 1;
-constexpr uint32_t kMinor = 2;  // 1: the GPU sections; 2: events
+constexpr uint32_t kMinor = 3;  // 1: the GPU sections; 2: events; 3: the run section, samples, evaluations, checkpoints
 constexpr char kMagic[8] = {'P', 'Y', 'M', 'O', 'N', 'P', 'G', '\0'};  // stored last, so a page without it is not ready
 
-constexpr uint32_t kPhases = 16;      // slots: 0..4 part the step (below), 5..7 reserved, 8..15 are pymon.phase(name)
+constexpr uint32_t kPhases = 16;      // slots: 0..4 part the step, 5 and 6 lie beside it, 8..15 are pymon.phase(name)
 constexpr uint32_t kUserPhases = 8;
 constexpr uint32_t kUserPhaseFirst = 8;
 constexpr uint32_t kUserPhaseNameBytes = 32;  // UTF-8, NUL padded, cut at 31 bytes
@@ -29,7 +29,12 @@ constexpr uint32_t kRingEntries = 4096;        // design: the last 4,096 steps; 
 
 constexpr uint32_t kDoingShift = 56;  // of TrainBody.doing: the clock below it runs for 800 days
 
-enum Phase : uint32_t { kDataWait = 0, kForward = 1, kBackward = 2, kOptimizer = 3, kOther = 4 };
+enum Phase : uint32_t {
+  kDataWait = 0, kForward = 1, kBackward = 2, kOptimizer = 3, kOther = 4,
+  // Since minor 3. Between two steps, and no part of either's duration: an entry's end less its duration is therefore
+  // not the end of the entry before.
+  kEvaluation = 5, kCheckpoint = 6,
+};
 
 // How steps are counted; `Counting` in pymon/model/training.py.
 enum Counting : uint64_t { kCountNone = 0, kCountOptimizer = 1, kCountExplicit = 2, kCountBackward = 3 };
@@ -54,13 +59,14 @@ struct Header {                 // offset
   uint64_t cupti_offset, cupti_bytes;  // 104, 112  CuptiSection (since minor 1)
   uint64_t ring_offset, ring_entry_bytes, ring_entries;  // 120, 128, 136
   uint64_t gpu_ring_offset, gpu_ring_entry_bytes, gpu_ring_entries;  // 144, 152, 160  GpuRingEntry (since minor 1)
-  uint64_t reserved0[2];        // 168
+  uint64_t run_offset, run_bytes;      // 168, 176  RunSection (since minor 3)
   uint64_t events_offset, events_bytes;  // 184, 192  EventsSection (since minor 2)
   uint64_t reserved[7];         // 200
 };
 static_assert(sizeof(Header) == 256, "header is 256 bytes");
 static_assert(offsetof(Header, attach_id) == 56 && offsetof(Header, train_offset) == 72, "header layout");
 static_assert(offsetof(Header, ring_offset) == 120 && offsetof(Header, gpu_ring_offset) == 144, "header layout");
+static_assert(offsetof(Header, run_offset) == 168, "header layout");
 static_assert(offsetof(Header, events_offset) == 184, "header layout");
 
 // The training thread's section body. Words only, so that it is copied as relaxed atomic words under the seqlock.
@@ -81,7 +87,10 @@ struct TrainBody {                         // word index
   uint64_t training_tid;                   // 13
   uint64_t user_phases;                    // 14  names in use
   uint64_t dropped_total;                  // 15  what the probe had no room for (user phases, optimizers)
-  uint64_t reserved[4];                    // 16
+  uint64_t samples_total;                  // 16  of the finished steps; 0: not known (since minor 3, as the next three)
+  uint64_t tokens_total;                   // 17  likewise
+  uint64_t stall_ns_total;                 // 18  of step_ns_total: what blocked steps took beyond the usual
+  uint64_t usual_step_ns;                  // 19  running mean of the steps; 0 before the second
   uint64_t doing;                          // 20  what goes on now: Phase + 1 in the top byte, since when (mono) below it;
                                            //     0: nothing yet, or not told. Also stored alone, outside the seqlock.
   uint64_t shed;                           // 21  enum Shed
@@ -117,7 +126,8 @@ struct RingEntry {                         // word index
   uint64_t counts;                         //  3  backwards (bits 0-15), optimizer calls (16-31), batches (32-47)
   uint64_t flags;                          //  4  enum StepFlags
   uint64_t own_ns;                         //  5
-  uint64_t reserved[2];                    //  6  samples, tokens
+  uint64_t samples;                        //  6  0: not known (since minor 3)
+  uint64_t tokens;                         //  7  likewise
   uint64_t phase_ns[kPhases];              //  8
 };
 static_assert(sizeof(RingEntry) == 192, "ring entry");
@@ -267,6 +277,61 @@ struct CuptiSection {
   CuptiBody body;
 };
 
+// --- the run beside its steps (since minor 3), written by the training threads under the GIL -------------------------
+
+enum RunState : uint64_t { kRunStarting = 0, kRunTraining = 1, kRunEvaluating = 2, kRunCheckpointing = 3 };
+
+enum LoaderFlags : uint64_t { kLoaderPins = 1, kLoaderPersistent = 2 };
+
+// Settings are those of the loader that last trained or began; counts are of all loaders of the training thread. A number
+// `_plus_1` is 0 where it is not known.
+struct RunBody {                           // word index
+  uint64_t state;                          //  0  enum RunState, now
+  uint64_t state_since_mono_ns;            //  1
+  uint64_t process_start_mono_ns;          //  2  0: not known
+  uint64_t startup_ns;                     //  3  from there to the end of the first step; 0 before it
+  uint64_t first_step_ns;                  //  4  of that, the step
+  uint64_t evaluations_total;              //  5  passes over a loader without a backward pass
+  uint64_t evaluation_batches_total;       //  6  of TrainBody's batches_total
+  uint64_t saves_total;                    //  7  checkpoint saves that succeeded, in any thread
+  uint64_t saves_failed_total;             //  8  that raised
+  uint64_t background_save_ns_total;       //  9  in other threads than the training's
+  uint64_t last_save_real_ns;              // 10  when the last one succeeded; 0: none
+  uint64_t last_save_ns;                   // 11  how long it took
+  uint64_t flops_per_sample;               // 12  by the user; 0: not given
+  uint64_t flops_per_token;                // 13  likewise
+  uint64_t restarts_plus_1;                // 14  by the launcher
+  uint64_t reserved0;                      // 15
+  uint64_t loaders_total;                  // 16  iterations over a loader that began, evaluation included
+  uint64_t workers_plus_1;                 // 17
+  uint64_t prefetch_factor_plus_1;         // 18
+  uint64_t loader_flags_plus_1;            // 19  enum LoaderFlags
+  uint64_t sharing_strategy;               // 20  0: not known, 1: file_descriptor, 2: file_system
+  uint64_t start_method;                   // 21  0: not known, 1: fork, 2: spawn, 3: forkserver
+  uint64_t batch_size;                     // 22  0: not known
+  uint64_t first_batches_total;            // 23  first ones of an iteration, evaluation left out
+  uint64_t first_batch_ns_total;           // 24  from the start of the iteration (workers start) to that batch
+  uint64_t last_first_batch_ns;            // 25
+  uint64_t queue_looks_total;              // 26  how often the queue of ready batches was looked at, before a fetch
+  uint64_t queue_depth_total;              // 27  sum of its depths
+  uint64_t queue_empty_total;              // 28  looks that found it empty
+  uint64_t batch_looks_total;              // 29  batches whose tensors were measured
+  uint64_t batch_bytes_total;              // 30  sum of theirs
+  uint64_t last_batch_bytes;               // 31
+  uint64_t wait_histogram[kHistogramBuckets];  // 32  wait for each batch, evaluation left out
+  uint64_t wait_ns_total;                  // 64  their sum
+  uint64_t reserved[15];                   // 65
+};
+constexpr uint64_t kRunWords = 80;
+static_assert(sizeof(RunBody) == kRunWords * 8, "run body");
+static_assert(offsetof(RunBody, wait_histogram) == 32 * 8 && offsetof(RunBody, reserved) == 65 * 8, "run body");
+
+struct RunSection {
+  uint64_t seq;
+  uint64_t pad[7];
+  RunBody body;
+};
+
 // --- where everything lies -----------------------------------------------------------------------------------------
 
 constexpr uint64_t kTrainOffset = 256;
@@ -278,7 +343,9 @@ static_assert(sizeof(GpuSection) <= 4096, "gpu section");
 constexpr uint64_t kGpuRingOffset = kCuptiOffset + 12288;
 static_assert(sizeof(CuptiSection) <= 12288, "cupti section");
 constexpr uint64_t kEventsOffset = kGpuRingOffset + sizeof(GpuRingEntry) * kGpuRingEntries;
-constexpr uint64_t kPageBytes = kEventsOffset + sizeof(EventsSection);
+constexpr uint64_t kRunOffset = kEventsOffset + sizeof(EventsSection);
+static_assert(sizeof(RunSection) <= 4096, "run section");
+constexpr uint64_t kPageBytes = kRunOffset + 4096;
 static_assert(kPageBytes % 4096 == 0, "whole memory pages");
 
 }  // namespace pymon

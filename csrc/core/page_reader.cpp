@@ -54,6 +54,7 @@ std::string fault_in(const Header& header, uint64_t page_bytes) {
   if (!sound(header.events_offset, header.events_bytes, sizeof(EventsSection))) {
     return "its section of events lies outside of it";
   }
+  if (!sound(header.run_offset, header.run_bytes, sizeof(RunSection))) return "its run section lies outside of it";
   if (header.gpu_ring_offset == 0) return {};
   const uint64_t gpu_entry_bytes = header.gpu_ring_entry_bytes;
   if (gpu_entry_bytes < sizeof(GpuRingEntry) || gpu_entry_bytes % 8 != 0 || header.gpu_ring_entries == 0 ||
@@ -133,6 +134,12 @@ bool PageReader::cupti(CuptiBody* out) const noexcept {
   if (header_.cupti_offset == 0) return false;
   const uint64_t* section = words_at(page_, header_.cupti_offset);
   return seqlock_copy(section, section + offsetof(CuptiSection, body) / 8, out, kCuptiWords, kSeqlockAttempts);
+}
+
+bool PageReader::run(RunBody* out) const noexcept {
+  if (header_.run_offset == 0) return false;
+  const uint64_t* section = words_at(page_, header_.run_offset);
+  return seqlock_copy(section, section + offsetof(RunSection, body) / 8, out, kRunWords, kSeqlockAttempts);
 }
 
 void PageReader::gpu_steps_after(uint64_t step, std::vector<GpuRingEntry>* out) const {

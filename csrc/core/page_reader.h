@@ -33,6 +33,7 @@ class PageReader {
   // The GPU layers' sections, likewise; false also where the page, of an older writer, has none.
   bool gpu(GpuBody* out) const noexcept;
   bool cupti(CuptiBody* out) const noexcept;
+  bool run(RunBody* out) const noexcept;
 
   // Appends the GPU times of the steps after `step` that the GPU ring holds, oldest first. A step may be missing: not
   // timed, not yet there, or overwritten.

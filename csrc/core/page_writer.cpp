@@ -5,11 +5,11 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <new>
 
 #include "core/clock.h"
+#include "core/process_start.h"
 #include "core/seqlock.h"
 
 namespace pymon {
@@ -21,21 +21,6 @@ int sealable_memfd() noexcept {
   const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
   const int fd = memfd_create("pymon-page", flags | kNoExecSeal);
   return fd >= 0 || errno != EINVAL ? fd : memfd_create("pymon-page", flags);
-}
-
-// Field 22 of /proc/self/stat, the start in clock ticks since boot; 0 where it cannot be read. Together with the pid it
-// names a process. Counting starts behind the last ')', since the command's name may hold anything.
-uint64_t start_ticks() noexcept {
-  char text[1024];
-  const int fd = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return 0;
-  const ssize_t size = read(fd, text, sizeof text - 1);
-  close(fd);
-  if (size <= 0) return 0;
-  text[size] = '\0';
-  const char* at = std::strrchr(text, ')');
-  for (int field = 2; at != nullptr && field < 22; ++field) at = std::strchr(at + 1, ' ');
-  return at == nullptr ? 0 : std::strtoull(at + 1, nullptr, 10);
 }
 
 // A ring's entry: its number is taken away first and given last, so that a reader never takes half an entry for one.
@@ -100,6 +85,8 @@ void PageWriter::write_header(const uint8_t attach_id[16]) noexcept {
   header.gpu_ring_entries = kGpuRingEntries;
   header.events_offset = kEventsOffset;
   header.events_bytes = sizeof(EventsSection);
+  header.run_offset = kRunOffset;
+  header.run_bytes = sizeof(RunSection);
 
   auto* words = reinterpret_cast<uint64_t*>(page_);
   store_words(words, &header, sizeof header / 8);
@@ -155,6 +142,12 @@ void PageWriter::publish_gpu(const GpuBody& body) noexcept {
 void PageWriter::push_gpu_step(const GpuRingEntry& entry) noexcept {
   if (page_ == nullptr || entry.step == 0) return;
   push_entry(words_at(kGpuRingOffset + entry.step % kGpuRingEntries * sizeof entry), entry, entry.step);
+}
+
+void PageWriter::publish_run(const RunBody& body) noexcept {
+  if (page_ == nullptr) return;
+  uint64_t* section = words_at(kRunOffset);
+  seqlock_publish(section, section + offsetof(RunSection, body) / 8, &body, kRunWords);
 }
 
 void PageWriter::publish_cupti(const CuptiBody& body, uint32_t changed, bool with_reason) noexcept {

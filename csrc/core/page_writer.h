@@ -49,6 +49,8 @@ class PageWriter {
   // Events that explain a slow step; under the GIL, from any thread.
   void publish_events(const EventsBody& body) noexcept;
   void push_event(const EventEntry& entry) noexcept;
+  // The training thread's second section, by the caller's own copy.
+  void publish_run(const RunBody& body) noexcept;
 
   // The memfd, for the daemon; -1 after `disarm_in_child`.
   int fd() const noexcept { return fd_; }

@@ -9,6 +9,7 @@ namespace pymon {
 namespace {
 
 constexpr uint64_t kPublishEveryNs = 1'000'000'000;  // between boundaries; the daemon looks once a second
+constexpr uint64_t kBlockedSteps = 5, kUsualSteps = 50;
 
 uint64_t since(uint64_t begin_ns, uint64_t now_ns) noexcept { return now_ns > begin_ns ? now_ns - begin_ns : 0; }
 
@@ -24,7 +25,7 @@ void StepClock::publish_to(PageWriter* page) noexcept {
   if (body != body_) *body = *body_;
   body_ = body;
   page_ = page;
-  if (page_ != nullptr) page_->publish();
+  publish();
 }
 
 void StepClock::set_shed(uint64_t shed, uint64_t sheds_total, uint64_t overhead_ppm) noexcept {
@@ -55,18 +56,21 @@ void StepClock::note_doing(Phase phase, uint64_t now_ns) noexcept {
   page_->note_doing(uint64_t{phase + 1u} << kDoingShift | (now_ns & ((uint64_t{1} << kDoingShift) - 1)));
 }
 
-void StepClock::data_begin(ThreadClock& thread, uint64_t now_ns) noexcept {
+void StepClock::data_begin(ThreadClock& thread, uint64_t now_ns, const Fetch& fetch) noexcept {
   if (thread.data_depth++ > 0) return;
   begin_step(thread, now_ns);
-  if (body_->training_tid == 0 || thread.trains) thread.ended_phase = kOther;
+  if (is_for_training(thread)) {
+    thread.ended_phase = kOther;
+    watch_fetch(thread, now_ns, fetch);
+  }
   thread.data_begin_ns = now_ns;
   if (body_->training_tid == 0 || thread.trains) note_doing(kDataWait, now_ns);
   thread.forward_begin_ns = 0;  // a fetch without a backward pass since the last one: that was no forward
 }
 
-void StepClock::data_end(ThreadClock& thread, uint64_t now_ns, bool got_batch) noexcept {
+void StepClock::data_end(ThreadClock& thread, uint64_t now_ns, bool got_batch, const Fetch& fetch) noexcept {
   if (thread.data_depth == 0 || --thread.data_depth > 0) return;
-  if (body_->training_tid != 0 && !thread.trains) {  // another thread trains: this one loads ahead for it
+  if (!is_for_training(thread)) {  // another thread trains: this one loads ahead for it
     body_->prefetches_total += got_batch;
     publish_if_due(now_ns);
     return;
@@ -79,6 +83,7 @@ void StepClock::data_end(ThreadClock& thread, uint64_t now_ns, bool got_batch) n
   body_->batches_total += got_batch;
   thread.fresh |= got_batch;
   thread.forward_begin_ns = now_ns;
+  watch_batch(thread, now_ns, got_batch, fetch);
   note_doing(kForward, now_ns);
   publish_if_due(now_ns);
 }
@@ -89,6 +94,8 @@ void StepClock::backward_begin(ThreadClock& thread, uint64_t now_ns) noexcept {
   waiting_ = &thread;
   begin_step(thread, now_ns);
   thread.trains = true;
+  settle_evaluation(thread, thread.evaluation.last_fetch_ns, true);
+  learn_loaders(thread);
   thread.backward_begin_ns = now_ns;
   note_doing(kBackward, now_ns);
   thread.optimizer_in_backward_ns = 0;
@@ -135,6 +142,7 @@ bool StepClock::backward_end(ThreadClock& thread, uint64_t now_ns, bool succeede
 
 void StepClock::optimizer_begin(ThreadClock& thread, uint64_t now_ns) noexcept {
   begin_step(thread, now_ns);
+  settle_evaluation(thread, thread.evaluation.last_fetch_ns, true);
   // A call that raised left `armed` behind; a backward pass since then tells it from a nested call.
   const bool nested = thread.armed && thread.last_backward_end_ns <= thread.optimizer_begin_ns;
   if (!nested) {
@@ -219,18 +227,23 @@ void StepClock::end_newcomers_step(ThreadClock& thread) noexcept {
 bool StepClock::explicit_step(ThreadClock& thread, uint64_t now_ns) noexcept {
   begin_step(thread, now_ns);
   thread.trains = true;
+  settle_evaluation(thread, now_ns, false);
   thread.ended_phase = kOther;
   const bool by_hooks = body_->counting == kCountOptimizer || body_->counting == kCountBackward;
   const OpenStep& open = thread.open;
   const bool another = open.optimizer_calls == 0 && (open.batches > 0 || open.backwards > 0);
   body_->counting = kCountExplicit;
-  if (by_hooks && !another) return false;  // the hooks counted this very step before they were told not to
+  if (by_hooks && !another) {  // the hooks counted this very step before they were told not to
+    thread.open.samples = thread.open.tokens = 0;
+    return false;
+  }
   end_step(thread, now_ns, kCountExplicit);
   return true;
 }
 
 void StepClock::pause(ThreadClock& thread) noexcept {
   if (thread.backward_depth > 0 || thread.data_depth > 0) return;
+  close_evaluation(thread, thread.evaluation.last_fetch_ns);
   publish();
   std::memset(thread.open.phase_ns, 0, sizeof thread.open.phase_ns);
   thread.step_begin_ns = thread.forward_begin_ns = thread.last_backward_end_ns = 0;
@@ -277,8 +290,10 @@ void StepClock::reset() noexcept {
   waiting_ = nullptr;
   body_ = &unpublished_;
   unpublished_ = TrainBody{};
-  profiled_step_ = unphased_step_ = false;
-  published_ns_ = 0;
+  run_ = RunBody{};
+  settings_of_ = nullptr;
+  profiled_step_ = unphased_step_ = loader_trains_ = samples_given_ = tokens_given_ = false;
+  published_ns_ = run_published_ns_ = 0;
 }
 
 void StepClock::begin_step(ThreadClock& thread, uint64_t now_ns) noexcept {
@@ -295,6 +310,7 @@ uint16_t StepClock::add(uint64_t (&buckets)[kHistogramBuckets], uint64_t duratio
 }
 
 void StepClock::end_step(ThreadClock& thread, uint64_t now_ns, Counting counting) noexcept {
+  close_evaluation(thread, now_ns);  // one that the user marked, and trained in
   RingEntry entry{};
   entry.step = ++body_->steps_total;
   entry.end_mono_ns = now_ns;
@@ -303,20 +319,29 @@ void StepClock::end_step(ThreadClock& thread, uint64_t now_ns, Counting counting
   if (profiled_step_) entry.flags |= kStepProfiled;
   if (counting == kCountBackward) entry.flags |= kStepEstimated;
   entry.own_ns = thread.open.own_ns;
+  entry.samples = thread.open.samples;
+  entry.tokens = thread.open.tokens;
   body_->counting = counting;
   body_->step_ns_total += entry.duration_ns;
   body_->last_boundary_mono_ns = now_ns;
+  body_->samples_total += entry.samples;
+  body_->tokens_total += entry.tokens;
+  note_stall(entry.duration_ns);
   uint16_t changed[1 + kOther + 1];
   uint32_t changes = 0;
   changed[changes++] = add(body_->step_histogram, entry.duration_ns);
   if (unphased_step_) {
     entry.flags |= kStepUnphased;
+    for (const Phase beside : {kEvaluation, kCheckpoint}) entry.phase_ns[beside] = thread.open.phase_ns[beside];
   } else {
     uint64_t named_ns = 0;
     for (uint32_t slot = 0; slot < kOther; ++slot) named_ns += thread.open.phase_ns[slot];
     thread.open.phase_ns[kOther] = since(named_ns, entry.duration_ns);
     std::memcpy(entry.phase_ns, thread.open.phase_ns, sizeof entry.phase_ns);
-    for (uint32_t slot = 0; slot < kPhases; ++slot) body_->phase_ns_total[slot] += entry.phase_ns[slot];
+    for (uint32_t slot = 0; slot < kPhases; ++slot) {
+      if (slot == kEvaluation || slot == kCheckpoint) continue;  // added when they ended: no step may follow
+      body_->phase_ns_total[slot] += entry.phase_ns[slot];
+    }
     for (uint32_t slot = 0; slot <= kOther; ++slot) {
       changed[changes++] = add(body_->phase_histogram[slot], entry.phase_ns[slot]);
     }
@@ -327,6 +352,11 @@ void StepClock::end_step(ThreadClock& thread, uint64_t now_ns, Counting counting
     page_->push_step(entry);  // before the total, so that a reader of the total finds the step
     page_->publish_step(changed, changes);
     published_ns_ = now_ns;
+  }
+  if (entry.step == 1) {
+    note_start(entry, now_ns);
+  } else if (since(run_published_ns_, now_ns) >= kPublishEveryNs) {
+    publish_run(now_ns);
   }
   profiled_step_ = body_->capturing != 0;
   unphased_step_ = body_->shed >= kShedPhases;
@@ -339,14 +369,43 @@ void StepClock::end_step(ThreadClock& thread, uint64_t now_ns, Counting counting
   thread.stepped_in_backward = false;
 }
 
+void StepClock::note_start(const RingEntry& first, uint64_t now_ns) noexcept {
+  const uint64_t lived_ns = since(run_.process_start_mono_ns, now_ns);
+  const uint64_t beside_ns = first.phase_ns[kEvaluation] + first.phase_ns[kCheckpoint];
+  if (run_.process_start_mono_ns != 0) run_.startup_ns = since(beside_ns, lived_ns);
+  run_.first_step_ns = first.duration_ns;
+  set_state(kRunTraining, now_ns);
+}
+
+// A step of five times the mean of the last fifty is one that was blocked (arXiv 2506.08528); the mean takes such a
+// step for five times itself at most, so that a lasting change is the usual soon and one stop is not.
+void StepClock::note_stall(uint64_t duration_ns) noexcept {
+  if (body_->steps_total < 2 || profiled_step_) return;  // the first one compiles and allocates: that is start-up
+  const uint64_t usual_ns = body_->usual_step_ns;
+  if (body_->steps_total > kUsualSteps && duration_ns >= kBlockedSteps * usual_ns) {
+    body_->stall_ns_total += duration_ns - usual_ns;
+  }
+  const uint64_t most_ns = usual_ns == 0 ? duration_ns : kBlockedSteps * usual_ns;
+  const auto weight = static_cast<int64_t>(std::min<uint64_t>(body_->steps_total - 1, kUsualSteps));
+  const int64_t change_ns = static_cast<int64_t>(std::min(duration_ns, most_ns)) - static_cast<int64_t>(usual_ns);
+  body_->usual_step_ns = static_cast<uint64_t>(static_cast<int64_t>(usual_ns) + change_ns / weight);
+}
+
 void StepClock::publish() noexcept {
-  if (page_ != nullptr) page_->publish();
+  if (page_ == nullptr) return;
+  page_->publish();
+  page_->publish_run(run_);
+}
+
+void StepClock::publish_run(uint64_t now_ns) noexcept {
+  run_published_ns_ = now_ns;
+  if (page_ != nullptr) page_->publish_run(run_);
 }
 
 void StepClock::publish_if_due(uint64_t now_ns) noexcept {
   if (page_ == nullptr || since(published_ns_, now_ns) < kPublishEveryNs) return;
   publish();
-  published_ns_ = now_ns;
+  published_ns_ = run_published_ns_ = now_ns;
 }
 
 }  // namespace pymon

@@ -12,6 +12,7 @@
 //                same optimizer once for each group of parameters. Before the first of them it makes room for its state.
 //   in backward  optimizers that step inside a backward pass end the iteration with that pass
 //   explicit     once the user says where steps end, nothing else does
+//   evaluation   batches that no backward pass follows, and checkpoint saves, lie between steps (step_pauses.cpp)
 //   estimate     where backward passes go by and no optimizer ever steps, each is counted, and marked
 #pragma once
 
@@ -36,6 +37,9 @@ constexpr uint64_t kBackwardsBeforeEstimate = 64;
 // optimizer: a few, or two for each layer where the learning rate depends on the layer.
 constexpr uint32_t kStaleCalls = 256;
 
+// How a call that saves a checkpoint ended; `kSaveGoesOn`: it is made elsewhere, and told of there.
+enum SaveOutcome : uint32_t { kSaveFailed = 0, kSaveSucceeded = 1, kSaveGoesOn = 2 };
+
 class StepClock {
  public:
   StepClock() noexcept : body_(&unpublished_) {}
@@ -44,8 +48,8 @@ class StepClock {
   void publish_to(PageWriter* page) noexcept;
 
   // Each of these says whether it ended a step.
-  void data_begin(ThreadClock& thread, uint64_t now_ns) noexcept;
-  void data_end(ThreadClock& thread, uint64_t now_ns, bool got_batch) noexcept;
+  void data_begin(ThreadClock& thread, uint64_t now_ns, const Fetch& fetch = {}) noexcept;
+  void data_end(ThreadClock& thread, uint64_t now_ns, bool got_batch, const Fetch& fetch = {}) noexcept;
   void backward_begin(ThreadClock& thread, uint64_t now_ns) noexcept;
   bool backward_end(ThreadClock& thread, uint64_t now_ns, bool succeeded) noexcept;
   void optimizer_begin(ThreadClock& thread, uint64_t now_ns) noexcept;
@@ -55,6 +59,20 @@ class StepClock {
   // Nothing was going on in this thread until now (a notebook between two cells): the open step begins when something
   // does, and the next optimizer call may be of another training.
   void pause(ThreadClock& thread) noexcept;
+
+  // A checkpoint is saved; of nested calls the outermost counts. `real_ns`: the time of day, for the last success.
+  void save_begin(ThreadClock& thread, uint64_t now_ns) noexcept;
+  void save_end(ThreadClock& thread, uint64_t now_ns, SaveOutcome outcome, uint64_t real_ns) noexcept;
+
+  // An evaluation that the user marks.
+  void evaluation_begin(ThreadClock& thread, uint64_t now_ns) noexcept;
+  void evaluation_end(ThreadClock& thread, uint64_t now_ns) noexcept;
+
+  // What the open step works on, by the user; from now on no batch's shape is asked.
+  void give_samples(ThreadClock& thread, uint64_t samples) noexcept;
+  void give_tokens(ThreadClock& thread, uint64_t tokens) noexcept;
+
+  RunBody& run() noexcept { return run_; }
 
   // A name of pymon.phase: its slot, or -1 where all are taken.
   int phase_slot(const char* name, uint64_t bytes) noexcept;
@@ -75,7 +93,6 @@ class StepClock {
   void prefetch() const noexcept;
 
   void set_capturing(bool on) noexcept;
-  void set_loader_workers(uint64_t workers) noexcept { body_->loader_workers_plus_1 = workers + 1; }
   void set_thread(uint64_t tid) noexcept;
   void add_own(ThreadClock& thread, uint64_t cost_ns) noexcept;
   void reset() noexcept;  // a fork's child starts from nothing
@@ -96,7 +113,24 @@ class StepClock {
   uint16_t add(uint64_t (&buckets)[kHistogramBuckets], uint64_t duration_ns) noexcept;
   void publish_if_due(uint64_t now_ns) noexcept;
   void note_doing(Phase phase, uint64_t now_ns) noexcept;
+  void publish_run(uint64_t now_ns) noexcept;
+  void note_start(const RingEntry& first, uint64_t now_ns) noexcept;
+  void note_stall(uint64_t duration_ns) noexcept;
 
+  bool is_for_training(const ThreadClock& thread) const noexcept { return body_->training_tid == 0 || thread.trains; }
+  void set_state(RunState state, uint64_t now_ns) noexcept;
+  void watch_fetch(ThreadClock& thread, uint64_t now_ns, const Fetch& fetch) noexcept;
+  void watch_batch(ThreadClock& thread, uint64_t now_ns, bool got_batch, const Fetch& fetch) noexcept;
+  void note_wait(const Loader* loader, uint64_t wait_ns, uint64_t first_ns) noexcept;
+  void settle_evaluation(ThreadClock& thread, uint64_t end_ns, bool trains) noexcept;
+  void close_evaluation(ThreadClock& thread, uint64_t end_ns) noexcept;
+  void learn_loaders(ThreadClock& thread) noexcept;
+
+  RunBody run_{};
+  uint64_t run_published_ns_ = 0;
+  const Loader* settings_of_ = nullptr;  // whose `run_` shows
+  bool loader_trains_ = false;           // some loader is known to
+  bool samples_given_ = false, tokens_given_ = false;
   TrainBody unpublished_{};
   TrainBody* body_;
   PageWriter* page_ = nullptr;

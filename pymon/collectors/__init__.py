@@ -8,6 +8,7 @@ from typing import ClassVar, Protocol
 from pymon.collectors.blocked import BlockedCollector
 from pymon.collectors.cgroup import CgroupCollector
 from pymon.collectors.disk import DiskCollector
+from pymon.collectors.goodput import GoodputCollector
 from pymon.collectors.host import HostCollector
 from pymon.collectors.infiniband import InfinibandCollector
 from pymon.collectors.jobs import JobsCollector
@@ -40,6 +41,7 @@ from pymon.sources.sysfs import Sysfs
 # Answered by the kernel from its own memory: they share a thread, since waking one costs more than what they read.
 QUICK = (
     "processes",
+    "goodput",
     "host",
     "pressure",
     "cgroup",
@@ -78,6 +80,7 @@ def all_collectors(
         ProcessesCollector(attachments),
         NvmlCollector(gpus),
         JobsCollector(processes, newest),
+        GoodputCollector(newest),
         HostCollector(procfs),
         PressureCollector(procfs),
         ShmCollector(mounts=ProcessMounts(processes), newest=newest),

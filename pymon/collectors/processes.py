@@ -10,6 +10,7 @@ from typing import ClassVar, Protocol
 
 from pymon.base.clock import Clock, SystemClock
 from pymon.collectors.gpu_work import MAX_COUNT, cuda_events, cupti_sums
+from pymon.collectors.run_progress import progress
 from pymon.collectors.training_events import training_events
 from pymon.link import layout
 from pymon.link.page import PageReader, StepSample, TrainSample
@@ -122,6 +123,7 @@ class ProcessesCollector:
             process = _process(attached, known.lost_total, sample, steps, now_ns)
             known.newest = replace(
                 process,
+                progress=progress(attached.page.run(), now_ns),
                 cuda_events=cuda_events(attached.page.gpu(), gpu_steps),
                 cupti=cupti_sums(attached.page.cupti()),
                 events=training_events(attached.page.events(), events),
@@ -186,6 +188,12 @@ def _process(
         doing_age_s=None
         if sample.doing is None or off
         else max(0, now_ns - sample.doing_since_mono_ns) / 1e9,
+        samples_total=_known(sample.samples_total),
+        tokens_total=_known(sample.tokens_total),
+        stall_s_total=sample.stall_ns_total / 1e9,
+        usual_step_s=None if sample.usual_step_ns is None else sample.usual_step_ns / 1e9,
+        evaluation_s_total=sample.evaluation_ns_total / 1e9,
+        checkpoint_s_total=sample.checkpoint_ns_total / 1e9,
         host_pid=attached.host_pid,
     )
     return _with_steps(process, tuple(record(step) for step in steps))
@@ -203,7 +211,15 @@ def record(step: StepSample) -> StepRecord:
         batches=step.batches,
         profiled=step.profiled,
         estimated=step.estimated,
+        samples=_known(step.samples),
+        tokens=_known(step.tokens),
+        evaluation_s=step.evaluation_ns / 1e9,
+        checkpoint_s=step.checkpoint_ns / 1e9,
     )
+
+
+def _known(count: int | None) -> int | None:
+    return None if count is None else min(count, MAX_COUNT)
 
 
 def _with_steps(process: TrainingProcess, steps: tuple[StepRecord, ...]) -> TrainingProcess:

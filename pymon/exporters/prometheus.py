@@ -14,6 +14,7 @@ from pymon.exporters.gpu_samples import GpuSamples
 from pymon.exporters.host_samples import about_host
 from pymon.exporters.job_samples import about_jobs
 from pymon.exporters.probe_samples import about_probe
+from pymon.exporters.run_samples import about_goodput, about_run, peak_of
 from pymon.exporters.sample import Part, Sample
 from pymon.model.catalog import CATALOG
 from pymon.model.distribution import Histogram
@@ -126,6 +127,10 @@ class PrometheusRenderer:
         if training := snapshot.get(TrainingSection):
             for process in training.processes:
                 yield ("process", process.attach_id), process, _about_process(process, snapshot)
+                peak = peak_of(process, snapshot)
+                run = about_run(process, _labels(process), peak)
+                yield ("run", process.attach_id), (process, peak), run
+        yield from about_goodput(snapshot)
         yield from about_jobs(snapshot)
         yield from about_host(snapshot)
         yield from self.gpus.of(snapshot)

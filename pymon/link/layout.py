@@ -7,10 +7,12 @@ from typing import Final
 
 MAGIC: Final = b"PYMONPG\0"
 MAJOR: Final = 1
-MINOR: Final = 2
+MINOR: Final = 3
 
 PHASE_SLOTS: Final = 16
 STEP_PHASES: Final = 5  # slots 0..4 part the step: PHASES in pymon/model/training.py
+EVALUATION_SLOT: Final = 5  # these two lie between steps
+CHECKPOINT_SLOT: Final = 6
 USER_PHASES: Final = 8
 USER_PHASE_FIRST: Final = 8
 USER_PHASE_NAME_BYTES: Final = 32
@@ -70,14 +72,19 @@ EVENT_RING_ENTRIES: Final = 256
 EVENT_ENTRY_BYTES: Final = 64
 EVENTS_BYTES: Final = EVENT_RING_BYTE + EVENT_ENTRY_BYTES * EVENT_RING_ENTRIES
 
-PAGE_BYTES: Final = EVENTS_OFFSET + EVENTS_BYTES
+RUN_OFFSET: Final = EVENTS_OFFSET + EVENTS_BYTES
+RUN_WORDS: Final = 80
+RUN_BODY_BYTES: Final = 8 * RUN_WORDS
+RUN_STATES: Final = 4  # enum RunState
+RUN_WAIT_HISTOGRAM_BYTE: Final = 8 * 32
+PAGE_BYTES: Final = RUN_OFFSET + 4096
 
 # Bounds of a reader against a hostile writer (csrc/core/page_reader.h).
 MAX_PAGE_BYTES: Final = 16 << 20
 
 # magic, major, minor, page_bytes, pid, start_ticks, created mono and real, attach_id, train, gpu, cupti, ring,
-# gpu ring, events
-HEADER: Final = struct.Struct("<8s2I5Q16s12Q16x2Q")
+# gpu ring, run, events
+HEADER: Final = struct.Struct("<8s2I5Q16s16Q")
 TRAIN_SCALARS: Final = struct.Struct("<24Q")
 TRAIN_PHASES: Final = struct.Struct(f"<{PHASE_SLOTS}Q")
 TRAIN_HISTOGRAM: Final = struct.Struct(f"<{HISTOGRAM_BUCKETS}Q")
@@ -96,3 +103,5 @@ EVENT_SUMS: Final = struct.Struct("<6Q16x")
 EVENT_ENTRY: Final = struct.Struct("<6Q16x")
 WORK_SUMS: Final = struct.Struct(f"<{4 + WORK_BUCKETS}Q")
 WORK_HISTOGRAM: Final = struct.Struct(f"<{WORK_BUCKETS}Q")
+RUN_SCALARS: Final = struct.Struct("<32Q")
+RUN_WAIT: Final = struct.Struct(f"<{HISTOGRAM_BUCKETS + 1}Q")  # the histogram, then its sum

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from pymon import native
-from pymon.link import event_section, gpu_sections, layout
+from pymon.link import event_section, gpu_sections, layout, run_section
 from pymon.link.page_twin import PageTwin
 
 Backend = Literal["native", "python"]
@@ -55,6 +55,12 @@ class TrainSample:
     optimizers_seen: int
     training_tid: int
     dropped_total: int
+    samples_total: int | None  # None: not known
+    tokens_total: int | None
+    stall_ns_total: int  # of step_ns_total: what blocked steps took beyond the usual
+    usual_step_ns: int | None  # None before the second step
+    evaluation_ns_total: int  # between steps, in none of the phases
+    checkpoint_ns_total: int  # likewise
     phase_ns_total: tuple[int, ...]  # the slots that part a step
     user_phase_ns_total: tuple[tuple[str, int], ...]
     step_histogram: tuple[int, ...]
@@ -82,6 +88,10 @@ class StepSample:
     profiled: bool
     estimated: bool
     own_ns: int
+    samples: int | None  # None: not known
+    tokens: int | None
+    evaluation_ns: int  # before it, and in none of its phases
+    checkpoint_ns: int  # likewise
     phase_ns: tuple[int, ...]  # the slots that part a step; empty where they were shed
 
 
@@ -93,6 +103,7 @@ class _Raw(Protocol):
     def train(self) -> bytes | None: ...
     def gpu(self) -> bytes | None: ...
     def cupti(self) -> bytes | None: ...
+    def run(self) -> bytes | None: ...
     def gpu_steps_after(self, step: int) -> bytes: ...
     def events(self) -> bytes | None: ...
     def events_after(self, number: int) -> bytes: ...
@@ -159,6 +170,11 @@ class PageReader:
         body = self._open().cupti()
         return None if body is None else gpu_sections.cupti_sample(body)
 
+    def run(self) -> run_section.RunSample | None:
+        """What the run did beside its steps; None likewise."""
+        body = self._open().run()
+        return None if body is None else run_section.run_sample(body)
+
     def gpu_steps_after(self, step: int) -> tuple[gpu_sections.GpuStepSample, ...]:
         """GPU times of the steps newer than `step`, oldest first; any may be missing."""
         return gpu_sections.gpu_steps(self._open().gpu_steps_after(max(step, 0)))
@@ -216,6 +232,12 @@ def _train(body: bytes) -> TrainSample:
         optimizers_seen=scalars[12],
         training_tid=scalars[13],
         dropped_total=scalars[15],
+        samples_total=scalars[16] or None,
+        tokens_total=scalars[17] or None,
+        stall_ns_total=scalars[18],
+        usual_step_ns=scalars[19] or None,
+        evaluation_ns_total=phases[layout.EVALUATION_SLOT],
+        checkpoint_ns_total=phases[layout.CHECKPOINT_SLOT],
         phase_ns_total=phases[: layout.STEP_PHASES],
         user_phase_ns_total=_user_phases(body, min(scalars[14], layout.USER_PHASES), phases),
         step_histogram=layout.TRAIN_HISTOGRAM.unpack_from(body, layout.TRAIN_STEP_HISTOGRAM_BYTE),
@@ -258,5 +280,9 @@ def _step(raw: bytes) -> StepSample:
         profiled=bool(flags & layout.STEP_PROFILED),
         estimated=bool(flags & layout.STEP_ESTIMATED),
         own_ns=words[5],
+        samples=words[6] or None,
+        tokens=words[7] or None,
+        evaluation_ns=words[8 + layout.EVALUATION_SLOT],
+        checkpoint_ns=words[8 + layout.CHECKPOINT_SLOT],
         phase_ns=() if flags & layout.STEP_UNPHASED else words[8 : 8 + layout.STEP_PHASES],
     )

@@ -41,7 +41,8 @@ class PageTwin:
         self._gpu_ring_at: int = fields[18]
         self._gpu_entry_bytes: int = fields[19]
         self._gpu_entries: int = fields[20]
-        self._events_at: int = fields[21]
+        self._run_at: int = fields[21]
+        self._events_at: int = fields[23]
 
     def header(self) -> bytes:
         """As it was when the page was opened."""
@@ -62,6 +63,10 @@ class PageTwin:
     def cupti(self) -> bytes | None:
         """Likewise."""
         return self._section(self._cupti_at, layout.CUPTI_BODY_BYTES) if self._cupti_at else None
+
+    def run(self) -> bytes | None:
+        """Likewise."""
+        return self._section(self._run_at, layout.RUN_BODY_BYTES) if self._run_at else None
 
     def _section(self, section_at: int, size: int) -> bytes | None:
         at = section_at + layout.TRAIN_BODY_IN_SECTION
@@ -173,7 +178,11 @@ def _fault_in(raw: bytes, size: int) -> str:
     ):
         if at and (length < least or not _inside(at, length, size)):
             return "its GPU sections lie outside of it"
-    events_at, events_bytes = fields[21:23]
+    run_at, run_bytes = fields[21:23]
+    least = in_section + layout.RUN_BODY_BYTES
+    if run_at and (run_bytes < least or not _inside(run_at, run_bytes, size)):
+        return "its run section lies outside of it"
+    events_at, events_bytes = fields[23:25]
     if events_at and (
         events_bytes < layout.EVENTS_BYTES or not _inside(events_at, events_bytes, size)
     ):

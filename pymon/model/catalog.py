@@ -9,6 +9,7 @@ from pymon.model.catalog_gpu import GPU_METRICS, NVML_METRICS
 from pymon.model.catalog_host import HOST_METRICS, NODE_METRICS
 from pymon.model.catalog_jobs import JOB_METRICS
 from pymon.model.catalog_probe import PROBE_METRICS, PROCESS
+from pymon.model.catalog_run import RUN_METRICS
 from pymon.model.metric import Metric
 
 # In the order in which families are written; the series cap drops from the end.
@@ -78,6 +79,7 @@ CATALOG: Final[tuple[Metric, ...]] = (
     Metric("pymon_cuda_work_total", "counter", "How many, by class of work.", ("work", *PROCESS)),
     Metric("pymon_cuda_copied_bytes_total", "counter", "Bytes copied or set, by class of work.", ("work", *PROCESS)),
     *PROBE_METRICS,
+    *RUN_METRICS,
     *JOB_METRICS,
     *NODE_METRICS,
     *NVML_METRICS,

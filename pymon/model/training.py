@@ -8,6 +8,7 @@ from enum import Enum
 from pymon.model.distribution import Histogram
 from pymon.model.events import TrainingEvents
 from pymon.model.gpu_work import CudaEvents, CuptiSums
+from pymon.model.progress import Progress
 from pymon.model.snapshot import Section
 
 # Phases of a step, in the page's slot order (csrc/core/layout.h); they part the step's wall time without overlap.
@@ -27,6 +28,10 @@ class StepRecord:
     batches: int
     profiled: bool  # a capture ran: its time is not the training's
     estimated: bool  # counted from backwards, since no optimizer hook fired
+    samples: int | None = None  # None: not known
+    tokens: int | None = None
+    evaluation_s: float = 0.0  # before it, and in none of its phases
+    checkpoint_s: float = 0.0  # likewise
 
 
 class Shed(Enum):
@@ -84,6 +89,13 @@ class TrainingProcess:
     new_median_s: float | None = None
     new_phase_mean_s: tuple[float, ...] = ()  # one per PHASES
     user_phase_s_total: tuple[tuple[str, float], ...] = ()  # pymon.phase(name): may overlap PHASES
+    samples_total: int | None = None  # None: not known
+    tokens_total: int | None = None
+    stall_s_total: float = 0.0  # of the step time: what blocked steps took beyond the usual
+    usual_step_s: float | None = None  # None before the second step
+    evaluation_s_total: float = 0.0  # between steps, in none of the phases
+    checkpoint_s_total: float = 0.0  # likewise
+    progress: Progress | None = None  # None: the page, of an older probe, does not tell
     cuda_events: CudaEvents | None = None  # None: the page, of an older probe, has no such section
     cupti: CuptiSums | None = None
     shed: Shed = Shed.NOTHING

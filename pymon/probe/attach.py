@@ -57,7 +57,16 @@ def _attach() -> bool:
 
 def _install(module: Any, torch: Any) -> bool:
     # All of the probe is loaded here, right after torch: later it would cost the first step.
-    from pymon.probe import budget, captures, events, gpu, hooks, profiler_registry, sender
+    from pymon.probe import (
+        budget,
+        captures,
+        checkpoints,
+        events,
+        gpu,
+        hooks,
+        profiler_registry,
+        sender,
+    )
 
     # Now, not at the first order: a session of the user's that is in its warm-up already could not be seen later, and
     # a second profiler would crash it.
@@ -68,6 +77,7 @@ def _install(module: Any, torch: Any) -> bool:
         lambda: _begin(module, sender.Sender, captures.Captures, budget.Budget, watch_sessions)
     )
     hooks.install(module, torch)
+    checkpoints.install(module)
     _state["events"] = events.Events(module)
     _state["events"].install(torch)
     _state["native"] = module
@@ -88,12 +98,16 @@ def _begin(
     native: Any, sender: Any, captures: Any, budget: Any, watch_sessions: Callable[[], Any]
 ) -> None:
     """The first backward pass or optimizer call, also of a fork's child that trains: now it is a rank."""
+    from pymon.probe import identity
+
     try:
         layers = _state["gpu"]
         if not layers.is_of_this_process:
             layers = watch_sessions()
         attach_id = secrets.token_bytes(16)
         fd = native.open_page(attach_id)
+        if (restarts := identity.restarts(os.environ)) is not None:
+            native.set_restarts(restarts)
         name = attach_id.hex()
         orders = captures(native, name, layers=layers)
         limits = budget(native, layers, lambda: orders.wants_steps)

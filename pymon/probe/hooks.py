@@ -19,7 +19,7 @@ def install(native: Any, torch: ModuleType) -> None:
 
     optimizer.register_optimizer_step_pre_hook(native.optimizer_pre)
     optimizer.register_optimizer_step_post_hook(native.optimizer_post)
-    _wrap_fetch(native)
+    _wrap_fetch(native, torch)
     _wrap_backward(native, torch)
     graph_task = getattr(torch._C, "_current_graph_task_id", None)
     native.set_torch_state(graph_task, _tracing_mode(torch), torch.Tensor)
@@ -29,13 +29,19 @@ def install(native: Any, torch: ModuleType) -> None:
         native.set_library_folder(os.path.dirname(torch.__file__) + os.sep)
 
 
-def _wrap_fetch(native: Any) -> None:
-    """`__next__` of the base class: the iterators with and without workers both inherit or call it."""
+def _wrap_fetch(native: Any, torch: ModuleType) -> None:
+    """`__next__` of the base class: the iterators with and without workers both inherit or call it. `__iter__` of the
+    loader starts the workers, where it is not a subclass's own."""
+    from torch import multiprocessing
     from torch.utils.data import dataloader
 
+    strategy = getattr(multiprocessing, "get_sharing_strategy", None)
+    native.set_loader_questions(getattr(torch, "is_grad_enabled", None), strategy)
     base = getattr(dataloader, "_BaseDataLoaderIter", None)
     if base is not None and hasattr(base, "__next__"):
         base.__next__ = native.DataFetch(base.__next__)
+    loader: Any = dataloader.DataLoader
+    loader.__iter__ = native.LoaderStart(loader.__iter__)
 
 
 def _wrap_backward(native: Any, torch: ModuleType) -> None:

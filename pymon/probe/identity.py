@@ -15,6 +15,7 @@ _RANK = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK")
 _LOCAL_RANK = ("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK")
 _WORLD_SIZE = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE")
 _JOB = ("PYMON_JOB_ID", "SLURM_JOB_ID", "TORCHELASTIC_RUN_ID")
+_RESTARTS = ("TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT")
 _NO_JOB = "none"  # what torchrun calls a run that was given no id
 
 
@@ -35,6 +36,12 @@ def hello(attach_id: str) -> Hello:
         torch=str(getattr(torch, "__version__", "")),
         attached_real_ns=time.time_ns(),
     )
+
+
+def restarts(env: Mapping[str, str]) -> int | None:
+    """How often this job was started again, by all that count it (torchrun, Slurm's requeue); None where none does."""
+    counts = [int(env[name]) for name in _RESTARTS if env.get(name, "").isdecimal()]
+    return sum(counts) if counts else None
 
 
 def _text(env: Mapping[str, str], names: tuple[str, ...]) -> str:

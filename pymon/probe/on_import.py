@@ -19,7 +19,7 @@ class _Finder:
     """First in `sys.meta_path`; finds what it waits for by the other finders."""
 
     def __init__(self) -> None:
-        self.awaited: dict[str, Then] = {}
+        self.awaited: dict[str, list[Then]] = {}
         self._busy = False
 
     def find_spec(
@@ -45,8 +45,7 @@ class _Finder:
             if loader.__dict__.get("exec_module") is exec_module:
                 del loader.exec_module  # an attribute of this one object: its type stays as it was
             original(module)
-            then = self.awaited.pop(fullname, None)
-            if then is not None:
+            for then in self.awaited.pop(fullname, ()):
                 _safely(then, module)
 
         loader.exec_module = exec_module
@@ -63,7 +62,7 @@ def after_import(name: str, then: Then) -> None:
         return
     if _finder not in sys.meta_path:
         sys.meta_path.insert(0, _finder)
-    _finder.awaited[name] = then
+    _finder.awaited.setdefault(name, []).append(then)
 
 
 def _safely(then: Then, module: Any) -> None:

@@ -1,3 +1,4 @@
+import struct
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -6,7 +7,9 @@ import pytest
 
 from pymon.collectors.processes import KEEP_ENDED_MAX, KEEP_ENDED_S, ProcessesCollector
 from pymon.link.page import StepSample, TrainSample
+from pymon.link.run_section import run_sample
 from pymon.link.wire import Hello
+from pymon.model.progress import RunState
 from pymon.model.training import Counting
 from tests.clock_double import ClockDouble
 
@@ -31,6 +34,9 @@ class PageDouble:
 
     def cupti(self):
         return None
+
+    def run(self):
+        return run_sample(RUN)
 
     def gpu_steps_after(self, step):
         return ()
@@ -72,6 +78,12 @@ def sample(steps_total, counting=1):
         optimizers_seen=1,
         training_tid=7,
         dropped_total=0,
+        samples_total=80,
+        tokens_total=None,
+        stall_ns_total=10**9,
+        usual_step_ns=None,
+        evaluation_ns_total=2 * 10**9,
+        checkpoint_ns_total=3 * 10**9,
         phase_ns_total=(1, 2, 3, 4, 5),
         user_phase_ns_total=(("loss", 6),),
         step_histogram=(0,) * 32,
@@ -81,7 +93,12 @@ def sample(steps_total, counting=1):
 
 def step(number, duration_ms=10, profiled=False):
     ns = duration_ms * 10**6
-    return StepSample(number, 0, ns, 1, 1, 1, profiled, False, 0, (0, ns, 0, 0, 0))
+    about = (8, None, 4 * 10**6, 5 * 10**6)
+    return StepSample(number, 0, ns, 1, 1, 1, profiled, False, 0, *about, (0, ns, 0, 0, 0))
+
+
+# State evaluating since 40 s, process start 10 s, start-up 20 s; two workers; the rest is not known.
+RUN = struct.pack("<80Q", 2, 40 * 10**9, 10 * 10**9, 20 * 10**9, *[0] * 13, 3, *[0] * 62)
 
 
 @pytest.fixture
@@ -108,6 +125,21 @@ def test_new_steps_come_once(one):
     assert first.new_median_s == 0.02
     assert (first.rank, first.pid, first.uid, first.counting) == (3, 7, 1000, Counting.OPTIMIZER)
     assert first.open_step_age_s == 1.0
+
+
+def test_what_lies_beside_the_steps_comes_from_the_page(one):
+    (process,) = one[0].collect().processes
+    progress = process.progress
+    assert (progress.state, progress.state_age_s) == (RunState.EVALUATING, 60.0)
+    assert (progress.process_age_s, progress.startup_s) == (90.0, 20.0)
+    assert (progress.loader.workers, progress.loader.batch_size) == (2, None)
+    assert (progress.last_save_real_ns, progress.restarts) == (None, None)
+    assert (process.samples_total, process.tokens_total) == (80, None)
+    assert (process.stall_s_total, process.usual_step_s) == (1.0, None)
+    assert (process.evaluation_s_total, process.checkpoint_s_total) == (2.0, 3.0)
+    step = process.new_steps[0]
+    assert (step.samples, step.tokens) == (8, None)
+    assert (step.evaluation_s, step.checkpoint_s) == (0.004, 0.005)
 
 
 def test_profiled_steps_are_told_but_not_compared(one):

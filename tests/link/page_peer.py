@@ -73,6 +73,8 @@ def header(**changes: int | bytes) -> bytes:
         "gpu_ring_offset": 0,
         "gpu_ring_entry_bytes": 0,
         "gpu_ring_entries": 0,
+        "run_offset": 0,
+        "run_bytes": 0,
         "events_offset": 0,
         "events_bytes": 0,
     }

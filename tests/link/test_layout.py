@@ -42,4 +42,6 @@ def test_structs_fill_their_places():
     assert layout.CUPTI_SCALARS.size <= layout.CUPTI_REASON_BYTE
     assert layout.CUPTI_REASON_BYTE + layout.REASON_BYTES <= layout.CUPTI_GAPS_BYTE
     assert layout.CUPTI_GAPS_BYTE + layout.WORK_HISTOGRAM.size <= layout.CUPTI_HEAD_BYTES
+    assert layout.RUN_SCALARS.size == layout.RUN_WAIT_HISTOGRAM_BYTE
+    assert layout.RUN_WAIT_HISTOGRAM_BYTE + layout.RUN_WAIT.size <= layout.RUN_BODY_BYTES
     assert layout.WORK_SUMS.size == layout.WORK_SUMS_BYTES

@@ -88,6 +88,9 @@ class TestHonestTrainer:
         assert train.capturing
         assert train.loader_workers == 1009
         assert train.dropped_total == 1015
+        assert (train.samples_total, train.tokens_total) == (1016, 1017)
+        assert (train.stall_ns_total, train.usual_step_ns) == (1018, 1019)
+        assert (train.evaluation_ns_total, train.checkpoint_ns_total) == (1029, 1030)
         assert train.phase_ns_total == (1024, 1025, 1026, 1027, 1028)
         assert train.step_histogram == tuple(range(1040, 1072))
         assert train.phase_histograms[4] == tuple(range(1200, 1232))
@@ -101,6 +104,8 @@ class TestHonestTrainer:
         assert (step.step, step.end_mono_ns, step.duration_ns, step.own_ns) == (3, 301, 302, 305)
         assert (step.backwards, step.optimizer_calls, step.batches) == (303, 0, 0)
         assert (step.profiled, step.estimated) == (False, False)
+        assert (step.samples, step.tokens) == (306, 307)
+        assert (step.evaluation_ns, step.checkpoint_ns) == (313, 314)
         assert step.phase_ns == (308, 309, 310, 311, 312)
 
     def test_a_reader_that_comes_late_learns_how_many_steps_it_missed(self, trainer, opened):
@@ -287,6 +292,62 @@ class TestEvents:
         for number in (0, 450, 699, 700):
             assert native_page.events_after(number) == twin.events_after(number)
         assert len(twin.events_after(0)) == layout.EVENT_RING_ENTRIES * layout.EVENT_ENTRY_BYTES
+
+
+class TestRunSection:
+    def test_a_fresh_page_has_one_that_knows_nothing(self, trainer, opened):
+        run = opened(trainer.fd).run()
+        assert (run.state, run.startup_ns, run.restarts) == ("starting", None, None)
+        assert (run.last_save_real_ns, run.flops_per_token) == (None, None)
+        loader = run.loader
+        assert (loader.workers, loader.prefetch_factor, loader.pins_memory) == (None, None, None)
+        assert (loader.sharing_strategy, loader.start_method, loader.batch_size) == ("", "", None)
+
+    def test_each_field_comes_from_its_word(self, trainer, opened):
+        trainer.say("run 1000")
+        run = opened(trainer.fd).run()
+        assert run.state == "starting"  # 1000 is no state that we know
+        assert (run.state_since_mono_ns, run.process_start_mono_ns) == (1001, 1002)
+        assert (run.startup_ns, run.first_step_ns) == (1003, 1004)
+        assert (run.evaluations_total, run.evaluation_batches_total) == (1005, 1006)
+        assert (run.saves_total, run.saves_failed_total) == (1007, 1008)
+        assert (run.background_save_ns_total, run.last_save_real_ns) == (1009, 1010)
+        assert run.last_save_ns == 1011
+        assert (run.flops_per_sample, run.flops_per_token, run.restarts) == (1012, 1013, 1013)
+        loader = run.loader
+        assert (loader.started_total, loader.workers, loader.prefetch_factor) == (1016, 1016, 1017)
+        assert (loader.pins_memory, loader.persistent_workers) == (False, True)  # of 1018
+        assert (loader.sharing_strategy, loader.start_method, loader.batch_size) == ("", "", 1022)
+        assert (loader.first_batches_total, loader.first_batch_ns_total) == (1023, 1024)
+        assert (loader.last_first_batch_ns, loader.queue_looks_total) == (1025, 1026)
+        assert (loader.queue_depth_total, loader.queue_empty_total) == (1027, 1028)
+        assert (loader.batch_looks_total, loader.batch_bytes_total) == (1029, 1030)
+        assert loader.last_batch_bytes == 1031
+        assert loader.wait_histogram == tuple(range(1032, 1064))
+        assert loader.wait_ns_total == 1064
+
+    def test_both_readers_give_the_same_bytes(self, trainer):
+        if TOOLS is None:
+            pytest.skip(WHY_NOT)
+        trainer.say("run 7")
+        assert TOOLS.PageReader(trainer.fd).run() == PageTwin(trainer.fd).run()
+
+    def test_a_page_of_the_minor_before_has_none(self, made, opened):
+        page = opened(made(content=page_peer.header(minor=1)))
+        assert page.run() is None
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            *({"run_offset": at} for at in (8, 257, layout.PAGE_BYTES, 2**63, 2**64 - 8)),
+            {"run_offset": layout.RUN_OFFSET, "run_bytes": 64},
+            {"run_offset": layout.RUN_OFFSET, "run_bytes": 2**63},
+        ],
+    )
+    def test_a_place_outside_of_the_page_is_refused(self, made, opened, changes):
+        sound = {"run_bytes": layout.RUN_BODY_BYTES + 64}
+        with pytest.raises(PageError, match="run section lies outside"):
+            opened(made(content=page_peer.header(**{**sound, **changes})))
 
 
 class TestOtherVersions:

@@ -3,6 +3,7 @@
 //   publish N     a body whose word i is N + i
 //   push A B      the steps A to B, word i of each being step * 100 + i
 //   gpu N         a GPU and a CUPTI body likewise, reasons included
+//   run N         a run body likewise
 //   gpu_push A B  the GPU times of steps A to B, word i of each being step * 100 + i
 //   events N A B  an events body likewise, and the events A to B
 //   die           leaves the seqlock as a writer does that dies in mid-copy
@@ -78,6 +79,13 @@ int print_layout() {
   print("EVENT_RING_ENTRIES", kEventRingEntries);
   print("EVENT_ENTRY_BYTES", sizeof(EventEntry));
   print("EVENTS_BYTES", sizeof(EventsSection));
+  print("EVALUATION_SLOT", kEvaluation);
+  print("CHECKPOINT_SLOT", kCheckpoint);
+  print("RUN_OFFSET", kRunOffset);
+  print("RUN_WORDS", kRunWords);
+  print("RUN_BODY_BYTES", sizeof(RunBody));
+  print("RUN_STATES", kRunCheckpointing + 1);
+  print("RUN_WAIT_HISTOGRAM_BYTE", offsetof(RunBody, wait_histogram));
   print("PAGE_BYTES", kPageBytes);
   return 0;
 }
@@ -157,6 +165,10 @@ int main(int count, char** arguments) {
       publish_gpu(writer, a);
     } else if (std::sscanf(line, "events %llu %llu %llu", &a, &b, &c) == 3) {
       publish_events(writer, a, b, c);
+    } else if (std::sscanf(line, "run %llu", &a) == 1) {
+      RunBody run;
+      fill(&run, a);
+      writer.publish_run(run);
     } else if (std::sscanf(line, "gpu_push %llu %llu", &a, &b) == 2) {
       for (unsigned long long step = a; step <= b; ++step) {
         GpuRingEntry entry;

@@ -23,9 +23,9 @@ from pymon.link.page import PageReader
 from pymon.probe import attach
 
 
-def page():
+def page(publish=True):
     """What this process's newest page says, as builtins; empty without one."""
-    if attach.native() is not None:
+    if publish and attach.native() is not None:
         attach.native().publish()  # as at the end of a process; a fork's child ends without
     fds = [int(fd) for fd in os.listdir("/proc/self/fd")]
     pages = [fd for fd in fds if _target(fd).startswith("/memfd:pymon-page")]
@@ -36,6 +36,7 @@ def page():
         return {}  # inherited: this process did not train
     said = dataclasses.asdict(reader.train())
     steps, lost = reader.steps_after(0)
+    said["run"] = dataclasses.asdict(reader.run())
     said["ring"] = [dataclasses.asdict(step) for step in steps]
     said["events"] = dataclasses.asdict(reader.events())
     said["event_ring"] = [dataclasses.asdict(event) for event in reader.events_after(0)]

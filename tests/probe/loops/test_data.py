@@ -112,10 +112,11 @@ def with_evaluation():
     fit(*pair, loader)
 
 
-def test_batches_of_an_evaluation_belong_to_the_step_after_it(counted):
+def test_batches_of_an_evaluation_belong_to_no_step(counted):
     page = counted(with_evaluation)
     assert page.counts == (9, 9, 9, 17)
-    assert [step["batches"] for step in page.ring] == [1, 1, 1, 5, 1, 1, 5, 1, 1]
+    assert [step["batches"] for step in page.ring] == [1] * 9
+    assert page.run["evaluation_batches_total"] == 8
 
 
 def a_whole_group_fetched_at_once():

@@ -1,0 +1,99 @@
+"""Checkpoint saves, timed where torch and the frameworks make them: their time is no step's."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+from types import ModuleType
+from typing import Any, Final
+
+from pymon.probe.on_import import after_import
+
+# Module and what saves in it. Of calls within each other the outermost counts, so that a framework's checkpoint of
+# several files is one save.
+SAVERS: Final = (
+    ("torch.serialization", "save"),
+    ("torch.distributed.checkpoint.state_dict_saver", "save"),
+    ("torch.distributed.checkpoint.state_dict_saver", "save_state_dict"),
+    ("torch.distributed.checkpoint.state_dict_saver", "async_save"),
+    ("safetensors.torch", "save_file"),
+    ("lightning.pytorch.trainer.trainer", "Trainer.save_checkpoint"),
+    ("pytorch_lightning.trainer.trainer", "Trainer.save_checkpoint"),
+    ("transformers.trainer", "Trainer._save_checkpoint"),
+    ("accelerate.accelerator", "Accelerator.save_state"),
+    ("deepspeed.runtime.engine", "DeepSpeedEngine.save_checkpoint"),
+)
+_distributed_in: dict[int, int] = {}  # threads that save a distributed checkpoint now
+FAILED, SUCCEEDED, GOES_ON = range(3)  # SaveOutcome of csrc/core/step_clock.h
+
+
+def install(native: Any) -> None:
+    """Wrap all of them, those of modules that are not loaded yet as soon as they are."""
+
+    def wrap(module: ModuleType) -> None:
+        for name, path in SAVERS:
+            if name == module.__name__:
+                _wrap(native, module, path)
+
+    for module in dict.fromkeys(name for name, _ in SAVERS):
+        after_import(module, wrap)
+
+
+def _wrap(native: Any, module: ModuleType, path: str) -> None:
+    *owners, name = path.split(".")
+    owner: Any = functools.reduce(getattr, owners, module)
+    original = getattr(owner, name)
+    distributed = module.__name__.startswith("torch.distributed.")
+    timed = timed_save(native, original, distributed, starts_only=name.startswith("async_"))
+    setattr(owner, name, timed)
+    parent = sys.modules.get(module.__name__.rpartition(".")[0])
+    if getattr(parent, name, None) is original:  # taken over before we came, as torch.save is
+        setattr(parent, name, timed)
+
+
+def timed_save(
+    native: Any, original: Any, distributed: bool = False, starts_only: bool = False
+) -> Any:
+    """`original`, timed as a save. `starts_only`: it gives a future, and the save itself is made elsewhere."""
+
+    @functools.wraps(original)
+    def save(*args: Any, **kwargs: Any) -> Any:
+        me = threading.get_ident()
+        if not distributed and _is_part(me):
+            return original(*args, **kwargs)
+        native.save_begin()
+        outcome = FAILED
+        if distributed:
+            _distributed_in[me] = _distributed_in.get(me, 0) + 1
+        try:
+            result = original(*args, **kwargs)
+            outcome = GOES_ON if starts_only else SUCCEEDED
+        finally:
+            native.save_end(outcome)
+            if distributed:
+                _distributed_in[me] -= 1
+                if not _distributed_in[me]:
+                    del _distributed_in[me]
+        if starts_only and "PROCESS" in str(kwargs.get("async_checkpointer_type")):
+            _count_when_done(native, result)
+        return result
+
+    return save
+
+
+def _is_part(thread: int) -> bool:
+    """A distributed checkpoint calls torch.save for each tensor, in threads of its own, too."""
+    return bool(_distributed_in) and thread != threading.main_thread().ident
+
+
+def _count_when_done(native: Any, result: Any) -> None:
+    """A save in another process; one in a thread of this process is seen by itself."""
+    future = getattr(result, "upload_completion", result)
+
+    def done(future: Any) -> None:
+        native.save_begin()
+        native.save_end(FAILED if future.exception() else SUCCEEDED)
+
+    if hasattr(future, "add_done_callback"):
+        future.add_done_callback(done)

@@ -1,0 +1,75 @@
+"""Saves of frameworks are wrapped as soon as they are imported, and behave as ever."""
+
+import sys
+from concurrent.futures import Future
+
+import pytest
+
+from pymon.probe import checkpoints
+
+
+class NativeDouble:
+    """Notes what it is told."""
+
+    def __init__(self):
+        self.told = []
+
+    def save_begin(self):
+        self.told.append("begin")
+
+    def save_end(self, outcome):
+        self.told.append(outcome)
+
+
+@pytest.fixture
+def framework(tmp_path, monkeypatch):
+    """A double of safetensors, of which nothing is imported yet."""
+    package = tmp_path / "safetensors"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "torch.py").write_text("def save_file(path):\n    return open(path)\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    finders = list(sys.meta_path)
+    before = set(sys.modules)
+    yield
+    sys.meta_path[:] = finders
+    for name in set(sys.modules) - before:
+        del sys.modules[name]
+
+
+def test_a_framework_that_is_imported_later_is_watched(framework, monkeypatch):
+    monkeypatch.setattr(
+        checkpoints, "SAVERS", (("safetensors.torch", "save_file"), ("absent_one", "save"))
+    )
+    native = NativeDouble()
+    checkpoints.install(native)
+    from safetensors.torch import save_file
+
+    save_file("/dev/null").close()
+    with pytest.raises(FileNotFoundError):
+        save_file("/nonexistent/file")
+    begin = ["begin", checkpoints.SUCCEEDED, "begin", checkpoints.FAILED]
+    assert native.told == begin
+    assert save_file.__name__ == "save_file"
+
+
+def test_a_name_that_a_framework_lacks_breaks_no_import(framework, monkeypatch, capsys):
+    monkeypatch.setattr(checkpoints, "SAVERS", (("safetensors.torch", "Trainer.save"),))
+    checkpoints.install(NativeDouble())
+    import safetensors.torch
+
+    assert callable(safetensors.torch.save_file)
+    assert "does not watch safetensors.torch" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [(None, checkpoints.SUCCEEDED), (OSError("disk full"), checkpoints.FAILED)],
+)
+def test_a_save_in_another_process_counts_when_it_is_done(error, outcome):
+    native, future = NativeDouble(), Future()
+    save = checkpoints.timed_save(native, lambda **_: future, distributed=True, starts_only=True)
+    save(async_checkpointer_type="AsyncCheckpointerType.PROCESS")
+    assert native.told == ["begin", checkpoints.GOES_ON]
+    future.set_exception(error) if error else future.set_result(None)
+    assert native.told[2:] == ["begin", outcome]
