@@ -10,7 +10,6 @@ nothing more than that. The step is a small one (a loader, two layers, SGD), the
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import os
 import random
@@ -30,6 +29,7 @@ os.environ["PYMON_SOCKET"] = "/nonexistent/agent.sock"  # the probe alone, witho
 
 STEPS_PER_BLOCK = 40
 WARM_UP_BLOCKS = 3
+PEER_S = 300.0  # a peer that hangs is left out
 STARTS = 60  # of an empty Python, with and without the `.pth`
 
 
@@ -37,9 +37,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--json", type=Path)
+    parser.add_argument(
+        "--peers-python", default=sys.executable, help="A Python that has TraceML and probing."
+    )
     arguments = parser.parse_args()
     figures = measure(arguments.rounds)
     show(figures)
+    for name in ("traceml", "probing"):
+        value, text = peer_us(name, arguments.peers_python, arguments.rounds)
+        figures[f"{name}_step_us"] = value
+        print(f"{name + ' adds':50} {text}")
     if arguments.json:
         arguments.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
 
@@ -215,10 +222,21 @@ def show(figures: dict[str, float | None]) -> None:
     ratio = figures["step_ratio"]
     assert ratio is not None
     print(f"{'in per cent of the step':50} {100 * ratio:10.2f} %")
-    for name in ("traceml", "probing"):
-        installed = importlib.util.find_spec(name) is not None
-        reason = "installed, but its measurement is not written" if installed else "not installed"
-        print(f"{name:50} not measured: {reason}")
+
+
+def peer_us(name: str, python: str, rounds: int) -> tuple[float | None, str]:
+    """The peer's cost of the same step, and how to show it; None and the reason where it cannot be measured."""
+    env = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    command = [python, "-W", "ignore", str(ROOT / "bench/probe_peers.py"), name, str(rounds)]
+    try:
+        done = subprocess.run(
+            command, env=env, check=False, capture_output=True, text=True, timeout=PEER_S
+        )
+        figures = json.loads(done.stdout.strip().splitlines()[-1])
+    except (OSError, subprocess.TimeoutExpired, ValueError, IndexError) as err:
+        said = done.stderr.strip().splitlines() if isinstance(err, (ValueError, IndexError)) else []
+        return None, f"not measured: {said[-1] if said else err}"
+    return figures["step_us"], f"{figures['step_us']:10.2f} µs (noise {figures['noise_us']:.2f})"
 
 
 if __name__ == "__main__":
