@@ -34,7 +34,7 @@ def trained(tmp_path):
 
     def run(code):
         env = environment(tmp_path / "agent.sock")
-        code = f"{TRAINING}\n{code}\nprint(json.dumps(child.page()))"
+        code = f"{TRAINING}\n{code}\nprint(json.dumps(child.page(), default=sorted))"
         status, out, err = python(code, env)
         assert (status, err) == (0, "")
         return json.loads(out)
