@@ -11,7 +11,7 @@ from pymon.base.clock import Clock
 from pymon.model.diagnosis import Diagnosis
 from pymon.model.finding import Incident
 from pymon.model.run import RunCapture, RunProcess, RunSummary
-from pymon.model.snapshot import Snapshot
+from pymon.model.snapshot import Section, Snapshot
 from pymon.model.training import Counting, TrainingProcess, TrainingSection
 
 PROCESSES_MAX = 1024
@@ -139,14 +139,20 @@ def _advice(captures: Iterable[RunCapture], incidents: Iterable[Incident]) -> st
     return None
 
 
-def without_steps(snapshot: Snapshot) -> Snapshot:
-    """For the history: single steps are read once, and minutes of them would fill the memory."""
+def for_history(snapshot: Snapshot, kinds: tuple[type[Section], ...]) -> Snapshot:
+    """What detectors read of it: quarters of an hour of all else would fill the memory.
+
+    Of a training process neither single steps, which are read once, nor the GPU's sums and events (10 kB a tick).
+    """
     outcomes = []
     for outcome in snapshot.outcomes:
         section = outcome.section
         if isinstance(section, TrainingSection):
-            bare = tuple(replace(process, new_steps=()) for process in section.processes)
-            outcomes.append(replace(outcome, section=TrainingSection(bare)))
-        else:
-            outcomes.append(outcome)
+            bare = tuple(
+                replace(process, new_steps=(), cuda_events=None, cupti=None, events=None)
+                for process in section.processes
+            )
+            section = TrainingSection(bare)
+        if isinstance(section, kinds):
+            outcomes.append(replace(outcome, section=section))
     return replace(snapshot, outcomes=tuple(outcomes))

@@ -12,7 +12,7 @@ from functools import partial
 from pymon.base.clock import Clock
 from pymon.daemon.cases import Cases
 from pymon.daemon.incidents import Incidents
-from pymon.daemon.ledger import Ledger, without_steps
+from pymon.daemon.ledger import Ledger, for_history
 from pymon.daemon.runner import Runner, guarded
 from pymon.detectors import Detector
 from pymon.exporters.journal import Journal
@@ -50,7 +50,7 @@ class Pipeline:
         snapshot = Snapshot(self.clock.monotonic_ns(), self.clock.real_ns(), outcomes)
         self.newest = snapshot
         self.ledger.note(snapshot)
-        self._remember(without_steps(snapshot))
+        self._remember(snapshot)
         began, ended = self.incidents.update(self._findings())
         self.ledger.update((*self.incidents.open, *ended))
         for incident in ended:
@@ -63,7 +63,8 @@ class Pipeline:
         guarded("publishing", lambda: self.publish(snapshot, self.incidents.open), None)
 
     def _remember(self, snapshot: Snapshot) -> None:
-        self._history.append(snapshot)
+        kinds = tuple({kind for detector in self.detectors for kind in detector.reads})
+        self._history.append(for_history(snapshot, kinds))
         window_ns = max((detector.window_s for detector in self.detectors), default=0.0) * 1e9
         while snapshot.taken_mono_ns - self._history[0].taken_mono_ns > window_ns:
             self._history.popleft()

@@ -8,7 +8,7 @@ from typing import ClassVar, Final, Protocol
 from pymon.detectors.data_starved import DataStarved
 from pymon.detectors.step_slow import StepSlow
 from pymon.model.finding import Finding
-from pymon.model.snapshot import Snapshot
+from pymon.model.snapshot import Section, Snapshot
 
 
 class Detector(Protocol):
@@ -16,6 +16,7 @@ class Detector(Protocol):
 
     name: ClassVar[str]
     window_s: ClassVar[float]  # how far back it looks
+    reads: ClassVar[tuple[type[Section], ...]]  # and at what: nothing else is remembered
 
     def detect(self, recent: Sequence[Snapshot]) -> Iterator[Finding]:
         """Judge snapshots, oldest first; there is always at least one."""

@@ -9,8 +9,8 @@ from typing import ClassVar
 from pymon.base.units import human_seconds, ratio
 from pymon.detectors.ticks import Tick, living, subject_of, ticks_of
 from pymon.model.finding import Finding
-from pymon.model.snapshot import Snapshot
-from pymon.model.training import PHASES, TrainingProcess
+from pymon.model.snapshot import Section, Snapshot
+from pymon.model.training import PHASES, TrainingProcess, TrainingSection
 
 _DATA_WAIT = PHASES.index("data_wait")
 
@@ -28,6 +28,7 @@ class DataStarved:
 
     name: ClassVar[str] = "data_starved"
     window_s: ClassVar[float] = 60.0
+    reads: ClassVar[tuple[type[Section], ...]] = (TrainingSection,)
     # Midway between what public traces show of a healthy loader (1.0 % of the step) and of its starved twin
     # (39.6 %): docs/facts.md names them. The wait may overlap work of the GPU, so the capture has to confirm it.
     wait_ratio: float = 0.20

@@ -9,8 +9,8 @@ from typing import ClassVar
 from pymon.base.units import human_seconds, ratio, seconds
 from pymon.detectors.ticks import Tick, living, median_and_mad, subject_of, ticks_of
 from pymon.model.finding import Finding
-from pymon.model.snapshot import Snapshot
-from pymon.model.training import PHASES, TrainingProcess
+from pymon.model.snapshot import Section, Snapshot
+from pymon.model.training import PHASES, TrainingProcess, TrainingSection
 
 _MAD_TO_SIGMA = 1.4826  # of a normal distribution
 
@@ -30,6 +30,7 @@ class StepSlow:
 
     name: ClassVar[str] = "step_slow"
     window_s: ClassVar[float] = 900.0
+    reads: ClassVar[tuple[type[Section], ...]] = (TrainingSection,)
     # A published detector that verifies workloads alarms at 25 % over the predicted step time (arXiv 2605.06374).
     slow_ratio: float = 1.25
     # Five deviations of the median absolute kind, as arXiv 2506.08528 takes for functions of a step.

@@ -56,6 +56,7 @@ class RunnerDouble:
 class DetectorDouble:
     name: str = "step_slow"
     window_s: float = 3.0
+    reads: tuple = (TrainingSection,)
     says: object = ()
     seen: list = field(default_factory=list)
 

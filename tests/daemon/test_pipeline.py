@@ -33,6 +33,16 @@ def test_detectors_see_the_time_they_asked_for_and_no_single_steps(tmp_path):
     assert flow._history[-1].outcomes[0].section.processes[0].new_steps == ()
 
 
+def test_what_no_detector_reads_is_not_remembered(tmp_path):
+    """A node's GPU readings of a quarter of an hour are tens of megabytes."""
+    flow = pipeline(tmp_path, detectors=[DetectorDouble(reads=())])
+    flow.runner.processes = (process(steps=(0.1, 0.2)),)
+    ticks(flow, 2)
+
+    assert [snapshot.outcomes for snapshot in flow._history] == [(), ()]
+    assert flow.newest.outcomes != ()
+
+
 def test_each_tick_is_published_with_the_open_incidents(tmp_path):
     published = []
     flow = pipeline(
