@@ -247,6 +247,29 @@ class TestLending:
         assert layers.calls.count(("gpu_yield",)) == 1
         assert layers.calls.count(("gpu_resume",)) == 1
 
+    def test_what_the_budget_leaves_away_is_lent_to_nobody_and_comes_back_once(self, layers):
+        layers.poll()
+        layers.shed(True)
+        layers.shed(True)
+        assert layers.calls.count(("gpu_yield",)) == 1
+        session = Session("CUDA")
+        layers.session_opens(session)
+        layers.session_ends(session)
+        layers.poll()
+        assert layers.calls.count(("gpu_yield",)) == 2  # yields nest
+        assert layers.calls.count(("gpu_resume",)) == 1
+        layers.shed(False)
+        layers.shed(False)
+        assert layers.calls.count(("gpu_resume",)) == 2
+
+    def test_layers_that_are_left_away_do_not_start(self, layers):
+        layers.shed(True)
+        layers.poll()
+        assert layers.calls == []
+        layers.shed(False)
+        layers.poll()
+        assert [call[0] for call in layers.calls] == ["gpu_start"]
+
     def test_a_slow_hand_over_is_one_warning_and_no_error(self, layers):
         layers.poll()
         layers.warned.clear()
