@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "bind/probe_call_sites.h"
+#include "bind/probe_collectives.h"
 #include "bind/probe_counters.h"
 #include "bind/probe_events.h"
 #include "bind/probe_gpu.h"
@@ -95,6 +96,7 @@ int open_page(const py::bytes& attach_id) {
   probe_state().clock.run().process_start_mono_ns = pymon::process_start_mono_ns();
   probe_state().clock.publish_to(made.value());
   pymon::event_log().publish_to(made.value());
+  pymon::publish_collectives_to(made.value());
   return made.value()->fd();
 }
 
@@ -139,6 +141,7 @@ PYBIND11_MODULE(_probe, module) {
   pymon::bind_counters(module);
   pymon::bind_gpu(module);
   pymon::bind_events(module);
+  pymon::bind_collectives(module);
   module.def("open_page", &open_page, py::arg("attach_id"), "Makes the page; gives its memfd, which stays ours.");
   module.def("set_activity_callback", [](const py::object& call) { set_callback(probe_state().on_activity, call); });
   module.def("set_step_callback", [](const py::object& call) { set_callback(probe_state().on_step, call); });
@@ -149,6 +152,7 @@ PYBIND11_MODULE(_probe, module) {
     const pymon::TrainBody& body = probe_state().clock.body();
     return py::make_tuple(body.own_ns_total, body.step_ns_total, body.steps_total);
   }, "Nanoseconds in hooks, nanoseconds of finished steps, and how many these are.");
+  module.def("set_second_callback", [](const py::object& call) { set_callback(probe_state().on_second, call); });
   module.def("set_capturing", [](bool on) { probe_state().clock.set_capturing(on); });
   module.def("phase_slot", [](std::string_view name) { return probe_state().clock.phase_slot(name.data(), name.size()); });
   module.def("add_phase", [](uint32_t slot, uint64_t duration_ns) {

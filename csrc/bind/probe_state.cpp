@@ -3,6 +3,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "bind/probe_collectives.h"
 #include "bind/probe_events.h"
 #include "bind/probe_gpu.h"
 #include "bind/probe_loaders.h"
@@ -12,6 +13,7 @@ namespace pymon {
 namespace {
 
 thread_local ThreadClock t_clock;
+constexpr uint64_t kSecondNs = 1'000'000'000;
 PyObject* g_graph_task = nullptr;
 PyObject* g_tracing_mode = nullptr;
 PyObject* g_tensor_type = nullptr;  // compared only
@@ -84,6 +86,14 @@ void note_activity() noexcept {
 
 bool call_on_step() noexcept {
   ProbeState& state = probe_state();
+  const uint64_t boundary_ns = state.clock.body().last_boundary_mono_ns;
+  if (state.on_second != nullptr && boundary_ns - state.second_ns >= kSecondNs) {
+    state.second_ns = boundary_ns;
+    PyObject* result = PyObject_CallNoArgs(state.on_second);
+    if (result == nullptr && !PyErr_ExceptionMatches(PyExc_Exception)) return false;
+    if (result == nullptr) PyErr_WriteUnraisable(state.on_second);
+    Py_XDECREF(result);
+  }
   if (state.on_step == nullptr) return true;
   PyObject* callback = state.on_step;
   Py_INCREF(callback);  // it may clear itself
@@ -113,6 +123,7 @@ void forget_in_child() noexcept {
   forget_loaders_in_child();
   forget_gpu_in_child();
   forget_events_in_child();
+  publish_collectives_to(nullptr);
 }
 
 }  // namespace pymon

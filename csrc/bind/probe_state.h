@@ -17,6 +17,8 @@ struct ProbeState {
   StepClock clock;
   PageWriter* page = nullptr;      // kept until the process ends: a hook may run as late as that
   PyObject* on_activity = nullptr;  // called once, at the first training activity of this process
+  PyObject* on_second = nullptr;    // likewise, once a second at most
+  uint64_t second_ns = 0;           // when it was called last
   PyObject* on_step = nullptr;      // called in the training thread after each boundary while it is set
   bool active = false;              // the first activity was there
 };

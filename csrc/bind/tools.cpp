@@ -64,6 +64,7 @@ void bind_page(py::module_& module) {
       .def("cupti", &section<pymon::CuptiBody, &PageReader::cupti>)
       .def("run", &section<pymon::RunBody, &PageReader::run>)
       .def("events", &section<pymon::EventsBody, &PageReader::events>)
+      .def("collectives", &section<pymon::CollectivesBody, &PageReader::collectives>)
       .def("gpu_steps_after", &entries_after<pymon::GpuRingEntry, &PageReader::gpu_steps_after>, py::arg("step"))
       .def("events_after", &entries_after<pymon::EventEntry, &PageReader::events_after>, py::arg("number"))
       .def(

@@ -11,12 +11,14 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/layout_collectives.h"
 #include "core/layout_events.h"
 
 namespace pymon {
 
 constexpr uint32_t kMajor = 1;
-constexpr uint32_t kMinor = 3;  // 1: the GPU sections; 2: events; 3: the run section, samples, evaluations, checkpoints
+// 1: the GPU sections; 2: events; 3: the run section, samples, evaluations, checkpoints; 4: collectives
+constexpr uint32_t kMinor = 4;
 constexpr char kMagic[8] = {'P', 'Y', 'M', 'O', 'N', 'P', 'G', '\0'};  // stored last, so a page without it is not ready
 
 constexpr uint32_t kPhases = 16;      // slots: 0..4 part the step, 5 and 6 lie beside it, 8..15 are pymon.phase(name)
@@ -61,13 +63,14 @@ struct Header {                 // offset
   uint64_t gpu_ring_offset, gpu_ring_entry_bytes, gpu_ring_entries;  // 144, 152, 160  GpuRingEntry (since minor 1)
   uint64_t run_offset, run_bytes;      // 168, 176  RunSection (since minor 3)
   uint64_t events_offset, events_bytes;  // 184, 192  EventsSection (since minor 2)
-  uint64_t reserved[7];         // 200
+  uint64_t collectives_offset, collectives_bytes;  // 200, 208  CollectivesSection (since minor 4)
+  uint64_t reserved[5];         // 216
 };
 static_assert(sizeof(Header) == 256, "header is 256 bytes");
 static_assert(offsetof(Header, attach_id) == 56 && offsetof(Header, train_offset) == 72, "header layout");
 static_assert(offsetof(Header, ring_offset) == 120 && offsetof(Header, gpu_ring_offset) == 144, "header layout");
 static_assert(offsetof(Header, run_offset) == 168, "header layout");
-static_assert(offsetof(Header, events_offset) == 184, "header layout");
+static_assert(offsetof(Header, events_offset) == 184 && offsetof(Header, collectives_offset) == 200, "header layout");
 
 // The training thread's section body. Words only, so that it is copied as relaxed atomic words under the seqlock.
 struct TrainBody {                         // word index
@@ -345,7 +348,9 @@ static_assert(sizeof(CuptiSection) <= 12288, "cupti section");
 constexpr uint64_t kEventsOffset = kGpuRingOffset + sizeof(GpuRingEntry) * kGpuRingEntries;
 constexpr uint64_t kRunOffset = kEventsOffset + sizeof(EventsSection);
 static_assert(sizeof(RunSection) <= 4096, "run section");
-constexpr uint64_t kPageBytes = kRunOffset + 4096;
+constexpr uint64_t kCollectivesOffset = kRunOffset + 4096;
+static_assert(sizeof(CollectivesSection) <= 4096, "collectives section");
+constexpr uint64_t kPageBytes = kCollectivesOffset + 4096;
 static_assert(kPageBytes % 4096 == 0, "whole memory pages");
 
 }  // namespace pymon

@@ -55,6 +55,9 @@ std::string fault_in(const Header& header, uint64_t page_bytes) {
     return "its section of events lies outside of it";
   }
   if (!sound(header.run_offset, header.run_bytes, sizeof(RunSection))) return "its run section lies outside of it";
+  if (!sound(header.collectives_offset, header.collectives_bytes, sizeof(CollectivesSection))) {
+    return "its section of collectives lies outside of it";
+  }
   if (header.gpu_ring_offset == 0) return {};
   const uint64_t gpu_entry_bytes = header.gpu_ring_entry_bytes;
   if (gpu_entry_bytes < sizeof(GpuRingEntry) || gpu_entry_bytes % 8 != 0 || header.gpu_ring_entries == 0 ||
@@ -152,6 +155,13 @@ bool PageReader::events(EventsBody* out) const noexcept {
   if (header_.events_offset == 0) return false;
   const uint64_t* section = words_at(page_, header_.events_offset);
   return seqlock_copy(section, section + offsetof(EventsSection, body) / 8, out, kEventsWords, kSeqlockAttempts);
+}
+
+bool PageReader::collectives(CollectivesBody* out) const noexcept {
+  if (header_.collectives_offset == 0) return false;
+  const uint64_t* section = words_at(page_, header_.collectives_offset);
+  return seqlock_copy(section, section + offsetof(CollectivesSection, body) / 8, out, kCollectivesWords,
+                      kSeqlockAttempts);
 }
 
 void PageReader::events_after(uint64_t number, std::vector<EventEntry>* out) const {

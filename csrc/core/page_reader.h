@@ -45,6 +45,7 @@ class PageReader {
   // Events that explain a slow step: sums, and the single ones after number `number` that the ring still holds.
   bool events(EventsBody* out) const noexcept;
   void events_after(uint64_t number, std::vector<EventEntry>* out) const;
+  bool collectives(CollectivesBody* out) const noexcept;
 
   // Appends the steps after `step` that the ring still holds, oldest first; returns how many it no longer does.
   uint64_t steps_after(uint64_t step, std::vector<RingEntry>* out) const;

@@ -87,6 +87,8 @@ void PageWriter::write_header(const uint8_t attach_id[16]) noexcept {
   header.events_bytes = sizeof(EventsSection);
   header.run_offset = kRunOffset;
   header.run_bytes = sizeof(RunSection);
+  header.collectives_offset = kCollectivesOffset;
+  header.collectives_bytes = sizeof(CollectivesSection);
 
   auto* words = reinterpret_cast<uint64_t*>(page_);
   store_words(words, &header, sizeof header / 8);
@@ -172,6 +174,12 @@ void PageWriter::publish_events(const EventsBody& body) noexcept {
   if (page_ == nullptr) return;
   uint64_t* section = words_at(kEventsOffset);
   seqlock_publish(section, section + offsetof(EventsSection, body) / 8, &body, kEventsWords);
+}
+
+void PageWriter::publish_collectives(const CollectivesBody& body) noexcept {
+  if (page_ == nullptr) return;
+  uint64_t* section = words_at(kCollectivesOffset);
+  seqlock_publish(section, section + offsetof(CollectivesSection, body) / 8, &body, kCollectivesWords);
 }
 
 void PageWriter::push_event(const EventEntry& entry) noexcept {

@@ -51,6 +51,8 @@ class PageWriter {
   void push_event(const EventEntry& entry) noexcept;
   // The training thread's second section, by the caller's own copy.
   void publish_run(const RunBody& body) noexcept;
+  // Under the GIL.
+  void publish_collectives(const CollectivesBody& body) noexcept;
 
   // The memfd, for the daemon; -1 after `disarm_in_child`.
   int fd() const noexcept { return fd_; }

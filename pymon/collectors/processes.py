@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, Protocol
 
 from pymon.base.clock import Clock, SystemClock
+from pymon.collectors.collectives import collectives
 from pymon.collectors.gpu_work import MAX_COUNT, cuda_events, cupti_sums
 from pymon.collectors.run_progress import progress
 from pymon.collectors.training_events import training_events
@@ -127,6 +128,7 @@ class ProcessesCollector:
                 cuda_events=cuda_events(attached.page.gpu(), gpu_steps),
                 cupti=cupti_sums(attached.page.cupti()),
                 events=training_events(attached.page.events(), events),
+                collectives=collectives(attached.page.collectives(), now_ns),
             )
         elif known.newest is not None:
             known.newest = replace(_with_steps(known.newest, ()), ended=attached.ended)

@@ -7,7 +7,7 @@ from typing import Final
 
 MAGIC: Final = b"PYMONPG\0"
 MAJOR: Final = 1
-MINOR: Final = 3
+MINOR: Final = 4
 
 PHASE_SLOTS: Final = 16
 STEP_PHASES: Final = 5  # slots 0..4 part the step: PHASES in pymon/model/training.py
@@ -77,14 +77,20 @@ RUN_WORDS: Final = 80
 RUN_BODY_BYTES: Final = 8 * RUN_WORDS
 RUN_STATES: Final = 4  # enum RunState
 RUN_WAIT_HISTOGRAM_BYTE: Final = 8 * 32
-PAGE_BYTES: Final = RUN_OFFSET + 4096
+
+COLLECTIVES_OFFSET: Final = RUN_OFFSET + 4096
+COLLECTIVE_GROUPS: Final = 16
+GROUP_NAME_BYTES: Final = 32
+COLLECTIVES_BODY_BYTES: Final = 8 * 136
+
+PAGE_BYTES: Final = COLLECTIVES_OFFSET + 4096
 
 # Bounds of a reader against a hostile writer (csrc/core/page_reader.h).
 MAX_PAGE_BYTES: Final = 16 << 20
 
 # magic, major, minor, page_bytes, pid, start_ticks, created mono and real, attach_id, train, gpu, cupti, ring,
-# gpu ring, run, events
-HEADER: Final = struct.Struct("<8s2I5Q16s16Q")
+# gpu ring, run, events, collectives
+HEADER: Final = struct.Struct("<8s2I5Q16s18Q")
 TRAIN_SCALARS: Final = struct.Struct("<24Q")
 TRAIN_PHASES: Final = struct.Struct(f"<{PHASE_SLOTS}Q")
 TRAIN_HISTOGRAM: Final = struct.Struct(f"<{HISTOGRAM_BUCKETS}Q")
@@ -98,6 +104,8 @@ TRAIN_NAMES_BYTE: Final = 8 * 232
 GPU_SCALARS: Final = struct.Struct("<15Q")
 GPU_RING_ENTRY: Final = struct.Struct("<7Q8x")
 CUPTI_SCALARS: Final = struct.Struct("<38Q")
+COLLECTIVES_SCALARS: Final = struct.Struct("<8Q")
+GROUP_STATE: Final = struct.Struct(f"<{GROUP_NAME_BYTES}s4Q")
 EVENTS_SCALARS: Final = struct.Struct("<4Q")
 EVENT_SUMS: Final = struct.Struct("<6Q16x")
 EVENT_ENTRY: Final = struct.Struct("<6Q16x")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from pymon import native
-from pymon.link import event_section, gpu_sections, layout, run_section
+from pymon.link import collectives_section, event_section, gpu_sections, layout, run_section
 from pymon.link.page_twin import PageTwin
 
 Backend = Literal["native", "python"]
@@ -107,6 +107,7 @@ class _Raw(Protocol):
     def gpu_steps_after(self, step: int) -> bytes: ...
     def events(self) -> bytes | None: ...
     def events_after(self, number: int) -> bytes: ...
+    def collectives(self) -> bytes | None: ...
     def steps_after(self, step: int) -> tuple[bytes, int]: ...
 
 
@@ -183,6 +184,11 @@ class PageReader:
         """Events that explain a slow step; None likewise."""
         body = self._open().events()
         return None if body is None else event_section.events_sample(body)
+
+    def collectives(self) -> collectives_section.CollectivesSample | None:
+        """Process groups, and what DDP says of its own communication; None likewise."""
+        body = self._open().collectives()
+        return None if body is None else collectives_section.collectives_sample(body)
 
     def events_after(self, number: int) -> tuple[event_section.EventSample, ...]:
         """The single events after the one of this number, oldest first; any may be missing."""

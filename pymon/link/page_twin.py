@@ -43,6 +43,7 @@ class PageTwin:
         self._gpu_entries: int = fields[20]
         self._run_at: int = fields[21]
         self._events_at: int = fields[23]
+        self._collectives_at: int = fields[25]
 
     def header(self) -> bytes:
         """As it was when the page was opened."""
@@ -88,6 +89,11 @@ class PageTwin:
     def events(self) -> bytes | None:
         """As `gpu`."""
         return self._section(self._events_at, layout.EVENTS_BODY_BYTES) if self._events_at else None
+
+    def collectives(self) -> bytes | None:
+        """As `gpu`."""
+        at, size = self._collectives_at, layout.COLLECTIVES_BODY_BYTES
+        return self._section(at, size) if at else None
 
     def events_after(self, number: int) -> bytes:
         """Events after this number in one string, oldest first; any may be missing."""
@@ -187,6 +193,11 @@ def _fault_in(raw: bytes, size: int) -> str:
         events_bytes < layout.EVENTS_BYTES or not _inside(events_at, events_bytes, size)
     ):
         return "its section of events lies outside of it"
+    at, length = fields[25:27]
+    if at and (
+        length < in_section + layout.COLLECTIVES_BODY_BYTES or not _inside(at, length, size)
+    ):
+        return "its section of collectives lies outside of it"
     sound_entries = gpu_entry_bytes >= layout.GPU_RING_ENTRY_BYTES and gpu_entry_bytes % 8 == 0
     sound_entries = sound_entries and gpu_entries > 0
     if gpu_ring_at and not (

@@ -22,4 +22,11 @@ PROBE_METRICS: Final[tuple[Metric, ...]] = (
            ("kind", *PROCESS)),
     Metric("pymon_cudnn_benchmark", "gauge", "1 where torch.backends.cudnn.benchmark is on: each new input shape costs "
            "a search.", PROCESS),
+    Metric("pymon_ddp_iterations_sampled_total", "counter", "Iterations whose communication DDP's own logger timed and "
+           "the probe read, one a second at most.", PROCESS),
+    Metric("pymon_ddp_communication_seconds_total", "counter", "Of these, from the first bucket's begin to the last "
+           "one's end. The rank with the least of it is the one that the others wait for.", PROCESS),
+    Metric("pymon_ddp_overlap_seconds_total", "counter", "Of it, what lay beside the backward pass.", PROCESS),
+    Metric("pymon_collective_sequence", "gauge", "Collectives that a process group has begun, DDP's own included: of "
+           "ranks that stand still the one behind has the smallest.", ("group", *PROCESS)),
 )  # fmt: skip

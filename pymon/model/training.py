@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from pymon.model.collectives import Collectives
 from pymon.model.distribution import Histogram
 from pymon.model.events import TrainingEvents
 from pymon.model.gpu_work import CudaEvents, CuptiSums
@@ -106,6 +107,7 @@ class TrainingProcess:
     doing: str | None = None  # of PHASES, what goes on now; None: nothing yet, or not told
     doing_age_s: float | None = None  # since it began
     events: TrainingEvents | None = None
+    collectives: Collectives | None = None
     # By the kernel, in the daemon's own pid namespace; None where the process lies outside of it.
     host_pid: int | None = None
 

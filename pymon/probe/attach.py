@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import secrets
@@ -14,7 +15,7 @@ _state: dict[str, Any] = {
     "native": None,
     "sender": None,
     "gpu": None,
-    "events": None,
+    "watchers": (),
     "failed": False,
 }
 _attaching = threading.Lock()
@@ -61,6 +62,7 @@ def _install(module: Any, torch: Any) -> bool:
         budget,
         captures,
         checkpoints,
+        collectives,
         events,
         gpu,
         hooks,
@@ -78,8 +80,9 @@ def _install(module: Any, torch: Any) -> bool:
     )
     hooks.install(module, torch)
     checkpoints.install(module)
-    _state["events"] = events.Events(module)
-    _state["events"].install(torch)
+    _state["watchers"] = events.Events(module), collectives.Collectives(module)
+    for watcher in _state["watchers"]:
+        watcher.install(torch)
     _state["native"] = module
     return True
 
@@ -111,7 +114,7 @@ def _begin(
         name = attach_id.hex()
         orders = captures(native, name, layers=layers)
         limits = budget(native, layers, lambda: orders.wants_steps)
-        each_tick = functools.partial(_tick, layers, _state["events"])
+        each_tick = functools.partial(_tick, layers, *_state["watchers"])
         _state["sender"] = sender(name, fd, orders, limits, each_tick)
         _state["sender"].start()
     except Exception as err:  # noqa: BLE001 - the border to somebody's training
@@ -120,7 +123,8 @@ def _begin(
 
 def _tick(*watchers: Any) -> None:
     for watcher in watchers:
-        watcher.poll()
+        with contextlib.suppress(Exception):  # each costs itself only, not the others or the socket
+            watcher.poll()
 
 
 def warn(text: str) -> None:

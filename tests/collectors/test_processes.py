@@ -44,6 +44,9 @@ class PageDouble:
     def events(self):
         return None
 
+    def collectives(self):
+        return None
+
     def events_after(self, number):
         return ()
 

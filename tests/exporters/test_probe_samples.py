@@ -2,9 +2,11 @@
 
 from dataclasses import replace
 
+from pymon.collectors.collectives import collectives
 from pymon.collectors.training_events import training_events
 from pymon.exporters.probe_samples import about_probe
 from pymon.link import layout
+from pymon.link.collectives_section import collectives_sample
 from pymon.link.event_section import KINDS, event_samples, events_sample
 from pymon.model.catalog import BY_NAME
 from tests.detectors.histories import PROCESS
@@ -69,3 +71,29 @@ def test_single_events_carry_their_seconds():
         0.5,
         3,
     )
+
+
+def of_collectives(*scalars, groups=()):
+    raw = bytearray(layout.COLLECTIVES_BODY_BYTES)
+    layout.COLLECTIVES_SCALARS.pack_into(raw, 0, len(groups), *scalars)
+    for slot, group in enumerate(groups):
+        at = layout.COLLECTIVES_SCALARS.size + slot * layout.GROUP_STATE.size
+        layout.GROUP_STATE.pack_into(raw, at, *group)
+    return collectives(collectives_sample(bytes(raw)), 5 * 10**9)
+
+
+def test_a_process_without_groups_has_no_collectives():
+    assert samples(collectives=of_collectives(*[0] * 7)) == {}
+
+
+def test_communication_of_ddp_and_the_number_of_each_group():
+    groups = [(b"0", 4, 2, 77, 10**9), (b"tensor\n", 2, 0, 5, 0)]
+    found = of_collectives(3, 6 * 10**9, 10**9, 300, 1, 2, 64, groups=groups)
+    assert samples(collectives=found) == {
+        ("pymon_ddp_iterations_sampled_total", ()): 3,
+        ("pymon_ddp_communication_seconds_total", ()): 6.0,
+        ("pymon_ddp_overlap_seconds_total", ()): 1.0,
+        ("pymon_collective_sequence", ("0",)): 77,
+        ("pymon_collective_sequence", ("tensor\N{REPLACEMENT CHARACTER}",)): 5,
+    }
+    assert [group.idle_s for group in found.groups] == [4.0, 5.0]

@@ -77,6 +77,8 @@ def header(**changes: int | bytes) -> bytes:
         "run_bytes": 0,
         "events_offset": 0,
         "events_bytes": 0,
+        "collectives_offset": 0,
+        "collectives_bytes": 0,
     }
     return layout.HEADER.pack(*(fields | changes).values())
 

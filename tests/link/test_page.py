@@ -350,7 +350,87 @@ class TestRunSection:
             opened(made(content=page_peer.header(**{**sound, **changes})))
 
 
+class TestCollectives:
+    def test_fields_have_the_words_of_the_layout(self, trainer, opened):
+        page = opened(trainer.fd)
+        assert page.collectives().groups == ()
+        trainer.say("collectives 1000")
+        found = page.collectives()
+        assert (found.groups_total, found.ddp_samples_total, found.ddp_bytes) == (2, 1001, 1007)
+        assert (found.ddp_comm_ns_total, found.ddp_last_comm_ns) == (1002, 1006)
+        group = found.groups[1]
+        assert (group.name, group.size, group.rank) == ("tensor", 1020, 1021)
+        assert (group.sequence, group.changed_mono_ns) == (1022, 1023)
+        assert len(found.groups) == 2
+
+    @pytest.mark.parametrize("value", [8, 257, layout.PAGE_BYTES, 2**63, 2**64 - 8])
+    def test_an_offset_outside_of_the_page_is_refused(self, made, opened, value):
+        size = layout.COLLECTIVES_BODY_BYTES + layout.TRAIN_BODY_IN_SECTION
+        fields = {"collectives_offset": value, "collectives_bytes": size}
+        with pytest.raises(PageError, match="outside"):
+            opened(made(content=page_peer.header(**fields)))
+
+    def test_a_page_of_the_minor_before_has_none(self, made, opened):
+        assert opened(made(content=page_peer.header(minor=3))).collectives() is None
+
+
+SECTION_HEAD = layout.TRAIN_BODY_IN_SECTION
+MINORS = [  # where the page of each ended, and what its header gained
+    (layout.GPU_OFFSET, {}),
+    (
+        layout.EVENTS_OFFSET,
+        {
+            "gpu_offset": layout.GPU_OFFSET,
+            "gpu_bytes": SECTION_HEAD + layout.GPU_BODY_BYTES,
+            "cupti_offset": layout.CUPTI_OFFSET,
+            "cupti_bytes": SECTION_HEAD + layout.CUPTI_BODY_BYTES,
+            "gpu_ring_offset": layout.GPU_RING_OFFSET,
+            "gpu_ring_entry_bytes": layout.GPU_RING_ENTRY_BYTES,
+            "gpu_ring_entries": layout.GPU_RING_ENTRIES,
+        },
+    ),
+    (
+        layout.RUN_OFFSET,
+        {"events_offset": layout.EVENTS_OFFSET, "events_bytes": layout.EVENTS_BYTES},
+    ),
+    (
+        layout.COLLECTIVES_OFFSET,
+        {"run_offset": layout.RUN_OFFSET, "run_bytes": SECTION_HEAD + layout.RUN_BODY_BYTES},
+    ),
+    (
+        layout.PAGE_BYTES,
+        {
+            "collectives_offset": layout.COLLECTIVES_OFFSET,
+            "collectives_bytes": SECTION_HEAD + layout.COLLECTIVES_BODY_BYTES,
+        },
+    ),
+]
+
+
 class TestOtherVersions:
+    @pytest.mark.timeout(600)
+    @pytest.mark.parametrize("minor", range(layout.MINOR + 1))
+    def test_each_minor_reads_with_the_sections_that_it_had(self, trainer, made, opened, minor):
+        for line in ("publish 1", "push 1 9", "gpu 1", "gpu_push 1 9", "events 1 1 9", "run 1"):
+            trainer.say(line)
+        trainer.say("collectives 1")
+        newest = os.pread(trainer.fd, layout.PAGE_BYTES, 0)
+        size = MINORS[minor][0]
+        fields = {name: at for _, more in MINORS[: minor + 1] for name, at in more.items()}
+        head = page_peer.header(minor=minor, page_bytes=size, **fields)
+        page = opened(
+            made(
+                size=size,
+                content=head.ljust(layout.HEADER_BYTES, b"\0") + newest[layout.HEADER_BYTES : size],
+            )
+        )
+        assert page.header.minor == minor
+        assert page.train().steps_total == 2
+        assert [step.step for step in page.steps_after(0)[0]] == list(range(1, 10))
+        for name in ("gpu", "cupti", "run", "events", "collectives"):
+            assert (getattr(page, name)() is not None) == (f"{name}_offset" in fields), name
+        assert len(page.gpu_steps_after(0)) == (9 if minor >= 1 else 0)
+
     def test_a_later_minor_with_more_room_is_read(self, made, opened):
         entry_bytes, entries, ring_at = 256, 8, 8192
         size = ring_at + entry_bytes * entries

@@ -3,9 +3,10 @@
 //   publish N     a body whose word i is N + i
 //   push A B      the steps A to B, word i of each being step * 100 + i
 //   gpu N         a GPU and a CUPTI body likewise, reasons included
-//   run N         a run body likewise
 //   gpu_push A B  the GPU times of steps A to B, word i of each being step * 100 + i
 //   events N A B  an events body likewise, and the events A to B
+//   run N         a run body likewise
+//   collectives N a body of collectives likewise, two groups
 //   die           leaves the seqlock as a writer does that dies in mid-copy
 #include <sys/mman.h>
 
@@ -86,6 +87,10 @@ int print_layout() {
   print("RUN_BODY_BYTES", sizeof(RunBody));
   print("RUN_STATES", kRunCheckpointing + 1);
   print("RUN_WAIT_HISTOGRAM_BYTE", offsetof(RunBody, wait_histogram));
+  print("COLLECTIVES_OFFSET", kCollectivesOffset);
+  print("COLLECTIVE_GROUPS", kCollectiveGroups);
+  print("GROUP_NAME_BYTES", kGroupNameBytes);
+  print("COLLECTIVES_BODY_BYTES", sizeof(CollectivesBody));
   print("PAGE_BYTES", kPageBytes);
   return 0;
 }
@@ -163,6 +168,13 @@ int main(int count, char** arguments) {
       push(writer, a, b);
     } else if (std::sscanf(line, "gpu %llu", &a) == 1) {
       publish_gpu(writer, a);
+    } else if (std::sscanf(line, "collectives %llu", &a) == 1) {
+      CollectivesBody body;
+      fill(&body, a);
+      body.groups = 2;
+      for (auto& group : body.group) std::memset(group.name, 0, sizeof group.name);
+      std::strcpy(body.group[1].name, "tensor");
+      writer.publish_collectives(body);
     } else if (std::sscanf(line, "events %llu %llu %llu", &a, &b, &c) == 3) {
       publish_events(writer, a, b, c);
     } else if (std::sscanf(line, "run %llu", &a) == 1) {
