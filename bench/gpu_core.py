@@ -14,6 +14,7 @@ import json
 import statistics
 import subprocess
 import sys
+import time
 import timeit
 from pathlib import Path
 
@@ -92,7 +93,8 @@ def snapshot_us() -> float:
     if not hasattr(snapshot_us, "reader"):
         snapshot_us.reader = tools.PageReader(probe.open_page(os.urandom(16)))  # type: ignore[attr-defined]
     read = snapshot_us.reader.cupti  # type: ignore[attr-defined]
-    return min(timeit.repeat(read, number=2000, repeat=15)) / 2000 * 1e6
+    rounds = timeit.repeat(read, timer=time.thread_time, number=2000, repeat=15)
+    return statistics.median(rounds) / 2000 * 1e6
 
 
 def show(figures: dict[str, float]) -> None:

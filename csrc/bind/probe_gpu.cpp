@@ -6,6 +6,7 @@
 #include "bind/probe_state.h"
 #include "gpu/gpu_core.h"
 #include "gpu/kernel_class.h"
+#include "gpu/library.h"
 
 namespace py = pybind11;
 
@@ -56,7 +57,8 @@ void start(const py::object& device, const py::object& raw_stream, const std::st
   g_raw_stream = py::object(raw_stream).release().ptr();
   GpuOptions options;
   options.why_no_events = why_no_events;
-  options.why_no_cupti = why_no_cupti;
+  options.why_no_cupti = why_no_cupti.empty() ? other_tool() : why_no_cupti;
+  options.cupti.expects_kineto = expects_kineto();
   options.cupti.synchronisations = synchronisations;
   PageWriter* page = probe_state().page;
   // It takes the loader's lock, under which another thread may wait for the GIL.
@@ -95,8 +97,8 @@ void bind_gpu(py::module_& module) {
     const char* words = kept(reason);
     without_gil([=] { return GpuCore::instance().stop(words, timeout_ms), true; });
   }, py::arg("reason"), py::arg("timeout_ms"));
-  module.def("gpu_stop_cupti", [](const std::string& reason) { GpuCore::instance().stop_cupti(kept(reason), 0); },
-             py::arg("reason"), "Soon, without waiting for it.");
+  module.def("gpu_leave_cupti", [](const std::string& reason) { GpuCore::instance().leave_cupti(kept(reason)); },
+             py::arg("reason"), "Off for good, for a client that has taken CUPTI already: it is not touched any more.");
   module.def("gpu_note_reserved", [](uint64_t bytes) { GpuCore::instance().note_reserved(bytes); }, py::arg("bytes"));
   module.def("gpu_device", [] { return g_last_device; }, "Of the training thread; -1 before its first mark.");
   module.def("gpu_layers", [] {

@@ -22,6 +22,7 @@ constexpr uint64_t kQuietSteps = 20;  // without any record: more than an evalua
 // So many in so short a time is no capture but a tool that stays.
 constexpr uint64_t kThefts = 3;
 constexpr uint64_t kTheftsWithinNs = 600'000'000'000;
+constexpr int kFailedFlushes = 20;  // in a row, ten seconds: records would come home from full buffers only
 constexpr uint64_t kReturnWaitNs = 200'000'000;  // for lent buffers, after CUPTI was told to hand all out
 
 constexpr uint32_t kExitMs = 500;  // the end of a process waits no longer than this
@@ -74,6 +75,13 @@ void CuptiLayer::stop(const char* reason, uint32_t timeout_ms) noexcept {
   if (stop_reason_ == nullptr) stop_reason_ = reason;
   changed_.notify_all();
   changed_.wait_for(lock, std::chrono::milliseconds(timeout_ms), [this] { return ended_; });
+}
+
+void CuptiLayer::leave(const char* reason) noexcept {
+  std::lock_guard<std::mutex> lock(mutex_);
+  late_.store(true, std::memory_order_release);
+  if (stop_reason_ == nullptr) stop_reason_ = reason;
+  changed_.notify_all();
 }
 
 std::string CuptiLayer::reason() {
@@ -131,7 +139,7 @@ void CuptiLayer::loop() {
     drain();
     pool_.keep_spare();
     if (armed_) sums_.settle(real_ns() - kSettleBehindNs);
-    if (armed_) look_for_thief(now_ns);
+    if (armed_) look_for_silence(now_ns);
     if (armed_) guard(now_ns);
     publish();
     if (state() == kLayerDisarmed || state() == kLayerAbsent) return;
@@ -143,7 +151,7 @@ CuptiLayer::Wish CuptiLayer::wait_for_wish(uint64_t until_mono_ns) noexcept {
   std::unique_lock<std::mutex> lock(mutex_);
   const auto wants_change = [this] {
     if (stop_reason_ != nullptr || (armed_ && !is_ours())) return true;
-    return yields_ > 0 ? state() == kLayerRunning : !armed_ && stolen_until_ns_ <= mono_ns();
+    return yields_ > 0 ? state() == kLayerRunning : renews_ || (!armed_ && stolen_until_ns_ <= mono_ns());
   };
   const uint64_t now_ns = mono_ns();
   if (until_mono_ns > now_ns) {
@@ -160,7 +168,8 @@ CuptiLayer::Wish CuptiLayer::wait_for_wish(uint64_t until_mono_ns) noexcept {
 void CuptiLayer::obey(Wish wish) {
   const bool was_armed = armed_;
   if (wish == Wish::kRun) {
-    if (armed_) return;
+    if (armed_ && !renews_) return;
+    renews_ = false;
     if (!arm()) return;  // the reason is set
     if (yielded_since_ns_ != 0) {
       sums_.body().head.yielded_ns_total += mono_ns() - yielded_since_ns_;
@@ -207,7 +216,10 @@ bool CuptiLayer::arm() {
     }
   }
   if (!failed.empty()) {
-    for (const cupti::Kind kind : kKinds) api.cuptiActivityDisable(kind);
+    for (const cupti::Kind kind : kKinds) {
+      if (is_ours()) api.cuptiActivityDisable(kind);
+    }
+    armed_ = false;
     sums_.body().head.last_error = static_cast<uint64_t>(result);
     enter(kLayerAbsent, (failed + result_text(api, result)).c_str());
     return false;
@@ -232,7 +244,7 @@ void CuptiLayer::disarm() noexcept {
   const uint64_t until_ns = mono_ns() + kReturnWaitNs;
   while (is_ours() && pool_.counts().out > 0 && mono_ns() < until_ns) sleep_ns(200'000);
   if (is_ours()) look_at_clock(false);
-  armed_ = false;
+  armed_ = silent_ = renews_ = false;
   drain();
   pool_.give_up_lent();
   sums_.interrupt();
@@ -242,14 +254,21 @@ void CuptiLayer::disarm() noexcept {
 }
 
 // Never forced here: that would hand out kernels that still run, and they never come back.
-void CuptiLayer::flush() noexcept {
-  cupti_.api.cuptiActivityFlushAll(0);
+void CuptiLayer::flush() {
+  if (!is_ours()) return;
+  const cupti::Result result = cupti_.api.cuptiActivityFlushAll(0);
   ++sums_.body().head.flushes_total;
+  if (!is_ours()) return;
   size_t dropped = 0;
   if (cupti_.api.cuptiActivityGetNumDroppedRecords(nullptr, 0, &dropped) == cupti::kSuccess) {
     sums_.body().head.dropped_total += dropped;
   }
-  if (!look_at_clock(false)) give_way("another CUPTI client took over (a Kineto on-demand capture?)");
+  if (!look_at_clock(false)) return give_way("another CUPTI client took over (a Kineto on-demand capture?)");
+  failed_flushes_ = result == cupti::kSuccess ? 0 : failed_flushes_ + 1;
+  if (result != cupti::kSuccess) sums_.body().head.last_error = static_cast<uint64_t>(result);
+  if (failed_flushes_ < kFailedFlushes) return;
+  disarm();
+  enter(kLayerDisarmed, ("cuptiActivityFlushAll: " + result_text(cupti_.api, result)).c_str());
 }
 
 void CuptiLayer::drain() noexcept {
@@ -270,7 +289,7 @@ bool CuptiLayer::look_at_clock(bool begin) noexcept {
   return sums_.clock().renew(look);
 }
 
-void CuptiLayer::look_for_thief(uint64_t now_ns) noexcept {
+void CuptiLayer::look_for_silence(uint64_t now_ns) noexcept {
   const uint64_t requests = pool_.counts().requests, records = sums_.body().head.records_total;
   const uint64_t steps = steps_.load(std::memory_order_relaxed);
   if (requests != last_requests_ || records != last_records_) {
@@ -278,29 +297,40 @@ void CuptiLayer::look_for_thief(uint64_t now_ns) noexcept {
     last_records_ = records;
     steps_at_activity_ = steps;
     activity_ns_ = now_ns;
+    if (silent_) enter(kLayerRunning, "running");
+    silent_ = false;
     return;
   }
-  // So long a silence is no capture that runs, but one that ended and switched our kinds off, or the program's own. Arming
-  // again is right for the first and harmless for the second; what is lent stays lent.
-  if (records == 0 || now_ns - activity_ns_ < options_.stolen_hold_ns) return;
+  if (now_ns - activity_ns_ < options_.silence_ns) return;
   if (options_.knows_steps ? steps - steps_at_activity_ < kQuietSteps : !sums_.clock().ticks()) return;
-  armed_ = false;  // `wait_for_wish` arms again
+  if (!silent_) enter(kLayerRunning, "running, but records stay away while steps go by: has another client taken CUPTI?");
+  silent_ = true;
+  if (!options_.expects_kineto || records == 0 || now_ns - activity_ns_ < options_.kineto_silence_ns) return;
+  ++sums_.body().head.stolen_total;
+  if (is_theft_too_many(now_ns)) return;
+  activity_ns_ = now_ns;
+  renews_ = true;  // what is lent stays lent
+}
+
+bool CuptiLayer::is_theft_too_many(uint64_t now_ns) noexcept {
+  thefts_in_a_row_ = now_ns - last_theft_ns_ < kTheftsWithinNs && last_theft_ns_ != 0 ? thefts_in_a_row_ + 1 : 1;
+  last_theft_ns_ = now_ns;
+  if (thefts_in_a_row_ < kThefts) return false;
+  armed_ = false;
+  pool_.give_up_lent();
+  sums_.interrupt();
+  enter(kLayerDisarmed, "another CUPTI client keeps taking over");
+  return true;
 }
 
 // CUPTI is the other's now: it is not touched until that one should be done.
 void CuptiLayer::give_way(const char* reason) noexcept {
   const uint64_t now_ns = mono_ns();
-  armed_ = false;
+  armed_ = silent_ = false;
   pool_.give_up_lent();
   sums_.interrupt();
-  CuptiHead& head = sums_.body().head;
-  ++head.stolen_total;
-  thefts_in_a_row_ = now_ns - last_theft_ns_ < kTheftsWithinNs && last_theft_ns_ != 0 ? thefts_in_a_row_ + 1 : 1;
-  last_theft_ns_ = now_ns;
-  if (thefts_in_a_row_ >= kThefts) {
-    enter(kLayerDisarmed, "another CUPTI client keeps taking over");
-    return;
-  }
+  ++sums_.body().head.stolen_total;
+  if (is_theft_too_many(now_ns)) return;
   stolen_until_ns_ = now_ns + options_.stolen_hold_ns;
   yielded_since_ns_ = now_ns;
   enter(kLayerYielded, reason);
@@ -308,7 +338,7 @@ void CuptiLayer::give_way(const char* reason) noexcept {
 
 // Each lease goes on with the windows of the one before: many short ones must not escape the budget.
 void CuptiLayer::begin_guard() noexcept {
-  next_memory_ns_ = 0;  // what others took meanwhile is not ours
+  memory_begun_ = false;  // what others took meanwhile is not ours
   if (guarded_) return;
   guarded_ = true;
   const CuptiHead& head = sums_.body().head;
@@ -321,13 +351,13 @@ void CuptiLayer::guard(uint64_t now_ns) noexcept {
   const BufferPool::Counts counts = pool_.counts();
   head.host_bytes = sums_.bytes() + counts.ever_made * BufferPool::kBufferBytes;
   uint64_t free_bytes, reserved_bytes;
-  if (now_ns >= next_memory_ns_ && read_device_memory(&free_bytes, &reserved_bytes)) {
-    if (next_memory_ns_ == 0) {
+  if (read_device_memory(&free_bytes, &reserved_bytes)) {
+    if (!memory_begun_) {
       device_memory_.begin_lease(free_bytes, reserved_bytes, head.records_total);
+      memory_begun_ = true;
     } else {
       head.device_bytes = device_memory_.add_window(free_bytes, reserved_bytes, head.records_total);
     }
-    next_memory_ns_ = now_ns + options_.budget.window_ns;
   }
   const char* over = self_guard_.check({armed_ns(now_ns), thread_cpu_ns(), head.records_total, head.zero_times_total,
                                         head.bad_times_total, counts.refused, head.host_bytes, head.device_bytes});
@@ -336,16 +366,19 @@ void CuptiLayer::guard(uint64_t now_ns) noexcept {
   enter(kLayerDisarmed, over);
 }
 
+// Right after torch's figure was told, every ten seconds: figures of two moments would not belong together.
 bool CuptiLayer::read_device_memory(uint64_t* free_bytes, uint64_t* reserved_bytes) noexcept {
-  const uint64_t told = reserved_bytes_.load(std::memory_order_relaxed);
+  const uint64_t notes = reserved_notes_.load(std::memory_order_acquire);
+  if (notes == seen_notes_) return false;
   const cuda::Context context = context_.load(std::memory_order_acquire);
   if (cuda_ == nullptr || context == nullptr) return false;
   if (!in_context_ && cuda_->cuCtxSetCurrent(context) != cuda::kSuccess) return false;
   in_context_ = true;
   size_t free = 0, total = 0;
-  if (told == 0 || cuda_->cuMemGetInfo_v2(&free, &total) != cuda::kSuccess) return false;
+  if (cuda_->cuMemGetInfo_v2(&free, &total) != cuda::kSuccess) return false;
+  seen_notes_ = notes;
   *free_bytes = free;
-  *reserved_bytes = told - 1;
+  *reserved_bytes = reserved_bytes_.load(std::memory_order_relaxed);
   return true;
 }
 

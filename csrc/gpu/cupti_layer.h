@@ -29,8 +29,12 @@ struct CuptiOptions {
   // How long CUPTI is left alone after another client was noticed in it. Kineto's on-demand captures last a second or
   // two, minutes at most; there is no way to ask whether one still runs.
   uint64_t stolen_hold_ns = 30'000'000'000;
-  // Whether `note_step` tells of work; else a long silence after somebody's capture is taken for its end.
-  bool knows_steps = true;
+  // Without a record for so long while steps go by, somebody took CUPTI unseen. CUPTI does not tell who has it: where
+  // Kineto's daemon mode is on, that was a capture of its, which is over by now and has switched our kinds off. Else it
+  // may be a client that stays, which must not be robbed: the layer says so, and waits for records to come back.
+  uint64_t silence_ns = 30'000'000'000, kineto_silence_ns = 120'000'000'000;
+  bool expects_kineto = false;
+  bool knows_steps = true;  // whether `note_step` tells of work
   GuardBudget budget;
   Loading loading = Loading::kOnlyLoaded;
 };
@@ -50,13 +54,19 @@ class CuptiLayer {
   // Off for good; `reason` must live as long as the program.
   void stop(const char* reason, uint32_t timeout_ms) noexcept;
 
+  // Likewise, for a client that has taken CUPTI already: it is not touched any more.
+  void leave(const char* reason) noexcept;
+
   // A training step went by: without any record since, somebody else has CUPTI.
   void note_step() noexcept { steps_.fetch_add(1, std::memory_order_relaxed); }
   // The trainer's CUDA context, in which GPU memory is asked about.
   void note_context(cuda::Context context) noexcept { context_.store(context, std::memory_order_release); }
   // What torch's allocator has reserved: its growth explains GPU memory that is not CUPTI's. Until it is told, GPU
   // memory is not judged.
-  void note_reserved(uint64_t bytes) noexcept { reserved_bytes_.store(bytes + 1, std::memory_order_relaxed); }
+  void note_reserved(uint64_t bytes) noexcept { 
+    reserved_bytes_.store(bytes, std::memory_order_relaxed);
+    reserved_notes_.fetch_add(1, std::memory_order_release);
+  }
 
   LayerState state() const noexcept { return static_cast<LayerState>(state_.load(std::memory_order_acquire)); }
   std::string reason();
@@ -79,10 +89,11 @@ class CuptiLayer {
   void begin_guard() noexcept;
   bool is_ours() const noexcept { return !late_.load(std::memory_order_acquire); }
   void disarm() noexcept;
-  void flush() noexcept;
+  void flush();
   void drain() noexcept;
   bool look_at_clock(bool begin) noexcept;
-  void look_for_thief(uint64_t now_ns) noexcept;
+  void look_for_silence(uint64_t now_ns) noexcept;
+  bool is_theft_too_many(uint64_t now_ns) noexcept;
   void give_way(const char* reason) noexcept;
   void guard(uint64_t now_ns) noexcept;
   uint64_t armed_ns(uint64_t now_ns) noexcept { return now_ns - sums_.body().head.yielded_ns_total; }
@@ -108,18 +119,22 @@ class CuptiLayer {
   bool ended_ = false;  // the thread will not touch the page again
   char reason_[kReasonBytes] = "is being started";
   std::atomic<uint64_t> state_{kLayerOff};
-  std::atomic<uint64_t> steps_{0}, reserved_bytes_{0};
+  std::atomic<uint64_t> steps_{0}, reserved_bytes_{0}, reserved_notes_{0};
   std::atomic<cuda::Context> context_{nullptr};
 
   // The thread's own.
   bool armed_ = false, guarded_ = false;
+  bool silent_ = false;   // records stay away, and the reason says so
+  bool renews_ = false;   // CUPTI is to be taken anew, armed or not
+  int failed_flushes_ = 0;
   bool reason_changed_ = false;  // since it was published
   uint64_t next_flush_ns_ = 0, yielded_since_ns_ = 0;
   uint64_t stolen_until_ns_ = 0, thefts_in_a_row_ = 0, last_theft_ns_ = 0;
   uint64_t last_requests_ = 0, last_records_ = 0, steps_at_activity_ = 0, activity_ns_ = 0;
   DeviceMemory device_memory_;
   bool in_context_ = false;
-  uint64_t next_memory_ns_ = 0;
+  bool memory_begun_ = false;  // in this lease
+  uint64_t seen_notes_ = 0;
 };
 
 }  // namespace pymon

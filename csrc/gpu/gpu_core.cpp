@@ -103,6 +103,10 @@ void GpuCore::stop_cupti(const char* reason, uint32_t timeout_ms) noexcept {
   if (CuptiLayer* cupti = cupti_.load()) cupti->stop(reason, timeout_ms);
 }
 
+void GpuCore::leave_cupti(const char* reason) noexcept {
+  if (CuptiLayer* cupti = cupti_.load()) cupti->leave(reason);
+}
+
 GpuCore::Layer GpuCore::events() {
   if (EventLayer* events = events_.load()) return {events->state(), events->reason()};
   std::lock_guard<std::mutex> lock(why_not_mutex_);
@@ -121,6 +125,7 @@ std::string GpuCore::why_no_events() {
 }
 
 std::string GpuCore::why_no_cupti() {
+  if (std::string tool = other_tool(); !tool.empty()) return tool;
   const Result<Cupti> found = load_cupti(Loading::kMayLoad);
   return found.ok() ? std::string() : found.error().text;
 }

@@ -37,6 +37,7 @@ class GpuCore {
   void stop(const char* reason, uint32_t timeout_ms) noexcept;
   void stop_events(const char* reason, uint32_t timeout_ms) noexcept;
   void stop_cupti(const char* reason, uint32_t timeout_ms) noexcept;
+  void leave_cupti(const char* reason) noexcept;
 
   struct Layer {
     LayerState state;

@@ -130,7 +130,6 @@ Result<cuda::Api> load_cuda(Loading loading) {
 }
 
 Result<Cupti> load_cupti(Loading loading) {
-  if (std::string tool = other_tool(); !tool.empty()) return Error::because(std::move(tool));
   Result<Driver> driver = open_driver(loading);
   if (!driver.ok()) return driver.error();
   void* library = open_cupti(driver.value(), loading);
@@ -167,6 +166,8 @@ std::string other_tool() {
   if (is_under_cuda_gdb()) return "cuda-gdb is attached to this process";
   return {};
 }
+
+bool expects_kineto() { return set_variable("KINETO_USE_DAEMON") != nullptr; }
 
 std::string result_text(const cupti::Api& api, cupti::Result result) {
   const char* text = nullptr;  // CUPTI 13.3 leaves it untouched where it cannot initialise

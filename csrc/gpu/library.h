@@ -24,12 +24,16 @@ struct Cupti {
   bool may_refuse_buffers = true;
 };
 
-// CUPTI's functions, or why it stays untouched. Asks for the driver first: without one, real CUPTI answers wrongly or
-// crashes, differently by version, in cuptiGetVersion too.
+// CUPTI's functions, or why there are none. Asks for the driver first: without one, real CUPTI answers wrongly or
+// crashes, differently by version, in cuptiGetVersion too. Whoever asks has asked `other_tool` before.
 Result<Cupti> load_cupti(Loading loading);
 
-// Empty, or which tool in the environment has CUPTI already, in words.
+// Empty, or which tool has CUPTI already, in words. Reads the environment, so in a thread that no other changes it under:
+// with the GIL, or inside cuInit.
 std::string other_tool();
+
+// Whether Kineto's daemon mode may capture this process without a word (likewise).
+bool expects_kineto();
 
 // "CUPTI_ERROR_... (39)", or the number alone where this CUPTI has no words for it.
 std::string result_text(const cupti::Api& api, cupti::Result result);

@@ -42,6 +42,7 @@ std::string path_of(const cupti::Api& api) {
 }  // namespace
 
 Result<PmLibrary> load_pm(Loading loading) {
+  if (std::string tool = other_tool(); !tool.empty()) return Error::because(std::move(tool));
   Result<Cupti> cupti = load_cupti(loading);
   if (!cupti.ok()) return cupti.error();
   if (cupti.value().version < kOldestPmCupti) {

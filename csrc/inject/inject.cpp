@@ -14,6 +14,7 @@
 #include "core/page_writer.h"
 #include "core/thread.h"
 #include "gpu/gpu_core.h"
+#include "gpu/library.h"
 #include "inject/agent_client.h"
 
 namespace {
@@ -24,6 +25,7 @@ using pymon::PageWriter;
 
 PageWriter* g_page = nullptr;
 AgentClient* g_client = nullptr;
+pymon::GpuOptions* g_options = nullptr;
 
 void forget_in_child() {
   if (g_page != nullptr) g_page->disarm_in_child();
@@ -47,13 +49,9 @@ void* run(void*) {
     auto made = PageWriter::create(attach_id);
     if (!made.ok()) return nullptr;
     g_page = made.value();
-    pymon::GpuOptions options;
-    options.why_no_events = "the process is watched by injection, which does not know its streams";
-    options.cupti.loading = pymon::Loading::kMayLoad;
-    options.cupti.knows_steps = false;
     g_client->hand_over(attach_id, g_page->fd());
     pthread_atfork(nullptr, nullptr, &forget_in_child);
-    GpuCore::instance().start(g_page, options);
+    GpuCore::instance().start(g_page, *g_options);
     g_client->run();
   } catch (...) {  // no memory: not watched
   }
@@ -68,6 +66,12 @@ extern "C" __attribute__((visibility("default"))) int InitializeInjection() {
   called = true;
   try {
     g_client = new AgentClient;
+    g_options = new pymon::GpuOptions;
+    g_options->why_no_events = "the process is watched by injection, which does not know its streams";
+    g_options->why_no_cupti = pymon::other_tool();
+    g_options->cupti.loading = pymon::Loading::kMayLoad;
+    g_options->cupti.expects_kineto = pymon::expects_kineto();
+    g_options->cupti.knows_steps = false;
   } catch (...) {  // no memory: not watched
     return 1;
   }

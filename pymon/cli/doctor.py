@@ -169,6 +169,9 @@ def _injection() -> Check:
     if library is None:
         return Check("injection", "absent", "libpymon_inject.so is not built")
     text = f"CUDA_INJECTION64_PATH={library} measures programs that do not import pymon"
+    cupti = _cupti()
+    if cupti.state != "ok":
+        return Check("injection", "absent", f"{text}; not here: {cupti.text}")
     return Check("injection", "ok", text)
 
 

@@ -26,8 +26,11 @@ DEFAULT_LAYERS = "events,cupti"
 YIELD_MS = 1000  # a hand-over takes under a millisecond, or as long as CUPTI takes to give its buffers back
 EXIT_MS = 500
 # torch's own use of the same interface (since 2.13, experimental): the module is loaded by the first profiler range of
-# any kind, its singleton is made by who really uses it.
-_TORCH_MONITORS = ("torch.profiler._cupti_monitor", "torch.profiler._cupti")
+# any kind, its singleton is made by who really uses it. Of 2.13, and of 2.14.
+_TORCH_MONITORS = (
+    ("torch.profiler._cupti_monitor", "_monitor_singleton"),
+    ("torch.profiler._cupti.monitor", "CuptiMonitor._instance"),
+)
 _RESERVED_EVERY_S = 10.0  # as often as the layer's guard looks (csrc/gpu/self_guard.h)
 
 
@@ -70,7 +73,7 @@ class GpuLayers:
             return
         if (monitor := _torch_monitor()) and not self._saw_monitor:
             self._saw_monitor = True
-            self._native.gpu_stop_cupti(f"torch's own CUPTI monitor is in use ({monitor})")
+            self._native.gpu_leave_cupti(f"torch's own CUPTI monitor is in use ({monitor})")
         # A dropped session may still be what Kineto runs: only torch's own word ends that.
         if not _profiles(torch):
             with self._lock:
@@ -175,9 +178,12 @@ def _profiles(torch: Any) -> bool:
 
 
 def _torch_monitor() -> str:
-    for name in _TORCH_MONITORS:
-        if getattr(sys.modules.get(name), "_monitor_singleton", None) is not None:
-            return name
+    for module, path in _TORCH_MONITORS:
+        found: Any = sys.modules.get(module)
+        for name in path.split("."):
+            found = getattr(found, name, None)
+        if found is not None:
+            return module
     return ""
 
 

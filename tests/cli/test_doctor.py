@@ -49,7 +49,10 @@ class TestWithoutADriver:
         assert lines["cupti"].startswith("absent")
 
     def test_strict_makes_it_exit_code_1(self):
-        assert doctor("--strict")[0] == 1
+        code, text = doctor("--strict", "--json")
+        absent = {one["name"] for one in json.loads(text)["checks"] if one["state"] == "absent"}
+        assert {"cuda events", "cupti", "counters", "injection", "nvml"} <= absent
+        assert code == 1
 
     def test_a_libcupti_without_a_driver_is_not_touched(self, tmp_path):
         # A libcupti whose every call crashes, as that of CUDA 13.2 does without a driver.

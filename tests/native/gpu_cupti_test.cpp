@@ -334,22 +334,91 @@ TEST_CASE("many short leases in a row escape no budget") {
   CHECK(running.layer->reason().find("0.5 % of a core") != std::string::npos);
 }
 
-TEST_CASE("a client that came and went unseen: after a long silence the layer's kinds are enabled again") {
+namespace {
+
+CuptiOptions soon_silent(bool expects_kineto) {
   CuptiOptions options = fast();
-  options.stolen_hold_ns = 200'000'000;
-  Running running(options);
+  options.silence_ns = 100'000'000;
+  options.kineto_silence_ns = 200'000'000;
+  options.expects_kineto = expects_kineto;
+  return options;
+}
+
+// Another client that registers itself without ticks, so that nothing gives it away.
+bool is_armed_again_after_steps(Running& running) {
+  return eventually([&] {
+    running.layer->note_step();
+    return cupti_double_enabled_kinds() > 1 || running.layer->state() == kLayerDisarmed;
+  });
+}
+
+}  // namespace
+
+TEST_CASE("with Kineto's daemon mode a capture that came and went unseen is found by the silence after it") {
+  Running running(soon_silent(true));
   cupti_double_play("kernel gemm_a 2000 0 7 10");
   REQUIRE(running.settles_at(10));
-  kineto_double::start(false);  // without ticks, so nothing gives it away
+  kineto_double::start(false);
   kineto_double::stop();
   CHECK(cupti_double_enabled_kinds() == 1);  // of ours the one that Kineto does not use
-  REQUIRE(eventually([&] {
-    running.layer->note_step();
-    return cupti_double_enabled_kinds() > 1;
-  }));
+  REQUIRE(is_armed_again_after_steps(running));
+  REQUIRE(running.runs());
   cupti_double_play("kernel gemm_a 2000 0 7 10");
   CHECK(running.settles_at(20));
-  CHECK(running.page.cupti().head.stolen_total == 0);
+  CHECK(running.page.cupti().head.stolen_total == 1);
+}
+
+TEST_CASE("three such in a row, and the layer stays off") {
+  Running running(soon_silent(true));
+  for (uint64_t capture = 1; capture <= 3; ++capture) {
+    const uint64_t records = running.page.cupti().head.records_total;
+    cupti_double_play("kernel gemm_a 2000 0 7 10");
+    REQUIRE(running.settles_at(records + 10));
+    kineto_double::start(false);
+    kineto_double::stop();
+    REQUIRE(is_armed_again_after_steps(running));
+  }
+  CHECK(running.layer->state() == kLayerDisarmed);
+  CHECK(running.layer->reason() == "another CUPTI client keeps taking over");
+}
+
+TEST_CASE("a client that stays is never robbed: the layer says what it sees, and goes on when records come back") {
+  Running running(soon_silent(false));
+  cupti_double_play("kernel gemm_a 2000 0 7 10");
+  REQUIRE(running.settles_at(10));
+  kineto_double::records = kineto_double::unknown_buffers = 0;
+  const uint64_t registered = cupti_double_calls("cuptiActivityRegisterCallbacks");
+  kineto_double::start(false);
+  REQUIRE(eventually([&] {
+    running.layer->note_step();
+    return running.layer->reason().find("stay away") != std::string::npos;
+  }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(400));
+  cupti_double_play("kernel gemm_b 2000 0 7 1000");
+  CHECK(cupti_double_calls("cuptiActivityRegisterCallbacks") == registered + 1);  // its own
+  kineto_double::stop();
+  CHECK(kineto_double::records == 1000);
+  REQUIRE(running.layer->yield(1000));  // whoever it was, a session that is told of puts things right
+  running.layer->resume();
+  REQUIRE(running.runs());
+  cupti_double_play("kernel gemm_a 2000 0 7 10");
+  CHECK(running.settles_at(20));
+  CHECK(running.layer->reason() == "running");
+}
+
+TEST_CASE("left to a client that has taken CUPTI already, nothing of its is touched") {
+  Running running;
+  cupti_double_play("kernel gemm_a 2000 0 7 10");
+  REQUIRE(running.settles_at(10));
+  kineto_double::records = kineto_double::unknown_buffers = 0;
+  kineto_double::start(false);
+  cupti_double_play("kernel gemm_b 2000 0 7 100");
+  running.layer->leave("another has it");
+  REQUIRE(eventually([&] { return running.layer->state() == kLayerDisarmed; }));
+  CHECK(running.layer->reason() == "another has it");
+  cupti_double_play("kernel gemm_b 2000 0 7 1000");
+  kineto_double::stop();
+  CHECK(kineto_double::records == 1100);
 }
 
 TEST_CASE("a capture that nobody told us of is noticed, left alone, and the lease taken back after it") {
@@ -427,6 +496,7 @@ TEST_CASE("device buffers that CUPTI never recycles switch the layer off, and it
   const bool disarmed = eventually([&] {
     cupti_double_play("kernel gemm_a 2000 0 7 5000");
     cuda_double_free_bytes(free_bytes -= 160'000);  // 32 bytes a record, as in its documented buffers
+    running.layer->note_reserved(0);
     return running.layer->state() == kLayerDisarmed;
   });
   REQUIRE(disarmed);

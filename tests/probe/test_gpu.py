@@ -163,7 +163,7 @@ class TestInATrainer:
 def layers():
     """GpuLayers on a double of the native module that notes its calls; CUDA is up."""
     calls = []
-    names = ("gpu_start", "gpu_resume", "gpu_stop", "gpu_stop_cupti", "gpu_note_reserved")
+    names = ("gpu_start", "gpu_resume", "gpu_stop", "gpu_leave_cupti", "gpu_note_reserved")
     double = SimpleNamespace(
         gpu_yield=lambda timeout_ms: calls.append(("gpu_yield",)) or True,
         gpu_device=lambda: -1,
@@ -277,17 +277,29 @@ class TestLending:
         layers.session_opens(Session("CUDA"))
         assert len(layers.warned) == 1
 
-    def test_torchs_own_cupti_monitor_switches_the_layer_off(self, layers, monkeypatch):
+    @pytest.mark.parametrize(
+        ("module", "shows"),
+        [
+            ("torch.profiler._cupti_monitor", lambda it: {"_monitor_singleton": it}),  # 2.13
+            (  # 2.14
+                "torch.profiler._cupti.monitor",
+                lambda it: {"CuptiMonitor": SimpleNamespace(_instance=it)},
+            ),
+        ],
+    )
+    def test_torchs_own_cupti_monitor_switches_the_layer_off(
+        self, layers, monkeypatch, module, shows
+    ):
+        """By doubles of the modules; csrc tests that CUPTI is then not touched any more."""
         layers.poll()
-        name = "torch.profiler._cupti_monitor"
-        monkeypatch.setitem(sys.modules, name, SimpleNamespace(_monitor_singleton=None))
+        monkeypatch.setitem(sys.modules, module, SimpleNamespace(**shows(None)))
         layers.poll()
-        assert "gpu_stop_cupti" not in [call[0] for call in layers.calls]
-        monkeypatch.setitem(sys.modules, name, SimpleNamespace(_monitor_singleton=object()))
+        assert "gpu_leave_cupti" not in [call[0] for call in layers.calls]
+        monkeypatch.setitem(sys.modules, module, SimpleNamespace(**shows(object())))
         layers.poll()
         assert layers.calls[-1] == (
-            "gpu_stop_cupti",
-            f"torch's own CUPTI monitor is in use ({name})",
+            "gpu_leave_cupti",
+            f"torch's own CUPTI monitor is in use ({module})",
         )
 
     def test_unknown_layers_are_named(self):
