@@ -79,8 +79,9 @@ def _install(module: Any, torch: Any) -> bool:
         lambda: _begin(module, sender.Sender, captures.Captures, budget.Budget, watch_sessions)
     )
     hooks.install(module, torch)
-    checkpoints.install(module)
-    _state["watchers"] = events.Events(module), collectives.Collectives(module)
+    watching = events.Events(module)
+    checkpoints.install(module, watching.saved)
+    _state["watchers"] = watching, collectives.Collectives(module)
     for watcher in _state["watchers"]:
         watcher.install(torch)
     _state["native"] = module

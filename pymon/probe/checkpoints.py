@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 import threading
+import time
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any, Final
 
@@ -24,28 +27,36 @@ SAVERS: Final = (
     ("accelerate.accelerator", "Accelerator.save_state"),
     ("deepspeed.runtime.engine", "DeepSpeedEngine.save_checkpoint"),
 )
+Listener = Callable[[int, int], None]
+
+_open = threading.local()
 _distributed_in: dict[int, int] = {}  # threads that save a distributed checkpoint now
 FAILED, SUCCEEDED, GOES_ON = range(3)  # SaveOutcome of csrc/core/step_clock.h
 
 
-def install(native: Any) -> None:
-    """Wrap all of them, those of modules that are not loaded yet as soon as they are."""
+def install(native: Any, listener: Listener) -> None:
+    """Wrap all of them, those of modules that are not loaded yet as soon as they are.
+
+    `listener` is given begin and end (CLOCK_MONOTONIC, ns) of each outermost save, in the saving thread, failed ones
+    included; of an asynchronous one that is the part that blocks. What it raises is dropped.
+    """
 
     def wrap(module: ModuleType) -> None:
         for name, path in SAVERS:
             if name == module.__name__:
-                _wrap(native, module, path)
+                _wrap(native, module, path, listener)
 
     for module in dict.fromkeys(name for name, _ in SAVERS):
         after_import(module, wrap)
 
 
-def _wrap(native: Any, module: ModuleType, path: str) -> None:
+def _wrap(native: Any, module: ModuleType, path: str, listener: Listener) -> None:
     *owners, name = path.split(".")
     owner: Any = functools.reduce(getattr, owners, module)
     original = getattr(owner, name)
     distributed = module.__name__.startswith("torch.distributed.")
-    timed = timed_save(native, original, distributed, starts_only=name.startswith("async_"))
+    starts_only = name.startswith("async_")
+    timed = timed_save(native, original, listener, distributed, starts_only)
     setattr(owner, name, timed)
     parent = sys.modules.get(module.__name__.rpartition(".")[0])
     if getattr(parent, name, None) is original:  # taken over before we came, as torch.save is
@@ -53,7 +64,11 @@ def _wrap(native: Any, module: ModuleType, path: str) -> None:
 
 
 def timed_save(
-    native: Any, original: Any, distributed: bool = False, starts_only: bool = False
+    native: Any,
+    original: Any,
+    listener: Listener,
+    distributed: bool = False,
+    starts_only: bool = False,
 ) -> Any:
     """`original`, timed as a save. `starts_only`: it gives a future, and the save itself is made elsewhere."""
 
@@ -62,6 +77,9 @@ def timed_save(
         me = threading.get_ident()
         if not distributed and _is_part(me):
             return original(*args, **kwargs)
+        outermost = not getattr(_open, "inside", False)
+        _open.inside = True
+        begin_ns = time.monotonic_ns()
         native.save_begin()
         outcome = FAILED
         if distributed:
@@ -75,6 +93,10 @@ def timed_save(
                 _distributed_in[me] -= 1
                 if not _distributed_in[me]:
                     del _distributed_in[me]
+            if outermost:
+                _open.inside = False
+                with contextlib.suppress(Exception):  # the border to somebody's training
+                    listener(begin_ns, time.monotonic_ns())
         if starts_only and "PROCESS" in str(kwargs.get("async_checkpointer_type")):
             _count_when_done(native, result)
         return result

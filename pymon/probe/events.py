@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 import gc
 import sys
+import threading
 import time
 from typing import Any
 
-from pymon.probe import saves
 from pymon.probe.compiling import Compiling
 
 
@@ -23,7 +23,6 @@ class Events:
         """Right after torch has been imported."""
         native = self._native
         gc.callbacks.append(native.gc_event)
-        saves.watch(torch, native.training_tid, self._saved)
         for kind in ("gc_young", "gc_full", "checkpoint_save", "checkpoint_background"):
             native.watch_event(kind)
         self._compiling.install()
@@ -41,9 +40,16 @@ class Events:
         if torch is not None and cudnn is not None and torch.cuda.is_initialized():
             self._native.set_cudnn_benchmark(bool(cudnn()))
 
-    def _saved(self, save: saves.Save) -> None:
-        kind = "checkpoint_save" if save.blocks else "checkpoint_background"
-        self._native.note_event(kind, save.begin_mono_ns, save.end_mono_ns - save.begin_mono_ns)
+    def saved(self, begin_mono_ns: int, end_mono_ns: int) -> None:
+        """The saving thread, at the end of a checkpoint save (`checkpoints`)."""
+        kind = "checkpoint_save" if self._trains() else "checkpoint_background"
+        self._native.note_event(kind, begin_mono_ns, end_mono_ns - begin_mono_ns)
+
+    def _trains(self) -> bool:
+        """Whether this thread is the one that trains; before that is known, the main one."""
+        if training := self._native.training_tid():
+            return bool(threading.get_native_id() == training)
+        return threading.current_thread() is threading.main_thread()
 
 
 def watch_cache(native: Any, torch: Any) -> None:

@@ -42,7 +42,8 @@ def test_a_framework_that_is_imported_later_is_watched(framework, monkeypatch):
         checkpoints, "SAVERS", (("safetensors.torch", "save_file"), ("absent_one", "save"))
     )
     native = NativeDouble()
-    checkpoints.install(native)
+    told = []
+    checkpoints.install(native, lambda *times: told.append(times))
     from safetensors.torch import save_file
 
     save_file("/dev/null").close()
@@ -51,11 +52,28 @@ def test_a_framework_that_is_imported_later_is_watched(framework, monkeypatch):
     begin = ["begin", checkpoints.SUCCEEDED, "begin", checkpoints.FAILED]
     assert native.told == begin
     assert save_file.__name__ == "save_file"
+    assert len(told) == 2
+    assert all(begin_ns <= end_ns for begin_ns, end_ns in told)
+
+
+def test_the_listener_hears_of_the_outermost_save_and_its_failure_is_nobodys():
+    native, told = NativeDouble(), []
+
+    def listener(begin_ns, end_ns):
+        told.append((begin_ns, end_ns))
+        raise RuntimeError("listener")
+
+    inner = checkpoints.timed_save(native, lambda: 5, listener)
+    outer = checkpoints.timed_save(native, lambda: inner() + inner(), listener)
+    assert outer() == 10
+    assert len(told) == 1
+    assert inner() == 5
+    assert len(told) == 2
 
 
 def test_a_name_that_a_framework_lacks_breaks_no_import(framework, monkeypatch, capsys):
     monkeypatch.setattr(checkpoints, "SAVERS", (("safetensors.torch", "Trainer.save"),))
-    checkpoints.install(NativeDouble())
+    checkpoints.install(NativeDouble(), print)
     import safetensors.torch
 
     assert callable(safetensors.torch.save_file)
@@ -68,7 +86,9 @@ def test_a_name_that_a_framework_lacks_breaks_no_import(framework, monkeypatch, 
 )
 def test_a_save_in_another_process_counts_when_it_is_done(error, outcome):
     native, future = NativeDouble(), Future()
-    save = checkpoints.timed_save(native, lambda **_: future, distributed=True, starts_only=True)
+    save = checkpoints.timed_save(
+        native, lambda **_: future, print, distributed=True, starts_only=True
+    )
     save(async_checkpointer_type="AsyncCheckpointerType.PROCESS")
     assert native.told == ["begin", checkpoints.GOES_ON]
     future.set_exception(error) if error else future.set_result(None)
