@@ -100,7 +100,7 @@ def test_a_part_that_hangs_is_ended_with_its_children(tmp_path):
     pid = next(line for line in log.splitlines() if line.isdigit())
     assert said == f"failed: no end within 8 s ({pid})"
     state = subprocess.run(["ps", "-o", "stat=", "-p", pid], capture_output=True, text=True).stdout
-    assert state.strip() in ("", "Z", "Zs")
+    assert state.strip()[:1] in ("", "Z")
 
 
 def test_figures_of_a_part_stay_when_a_later_one_fails(tmp_path):
