@@ -108,16 +108,19 @@ class GpuLayers:
             return
         self._native.gpu_note_reserved(int(stats(device)["reserved_bytes"]["all"]["current"]))
 
+    def _add(self, holder: Any) -> bool:
+        """With the lock: CUPTI is this one's too; whether the layers run and have to hand it over."""
+        self._sessions.add(holder)
+        self._lent += self._started
+        return self._started
+
     def session_opens(self, session: Any) -> None:
         """The thread that profiles, before the profiler takes CUPTI."""
         if not _records_gpu(session) or session in self._sessions or not self.is_of_this_process:
             return
         with self._lock:
-            self._sessions.add(session)
-            if not self._started:
-                return
-            self._lent += 1
-        if not self._native.gpu_yield(YIELD_MS):
+            hands_over = self._add(session)
+        if hands_over and not self._native.gpu_yield(YIELD_MS):
             self._warn("CUPTI was not free in time: this profile may lack GPU events")
 
     def session_ends(self, session: Any) -> None:
@@ -137,28 +140,19 @@ class GpuLayers:
                 self._native.gpu_stop(for_good, EXIT_MS)
             if on == (self._shedding in self._sessions):
                 return
-            if on:
-                self._sessions.add(self._shedding)
-                self._lent += self._started
-            else:
-                self._sessions.discard(self._shedding)
-                given_back = self._lent > 0
-                self._lent -= given_back
-        if on and self._started:
+            hands_over = on and self._add(self._shedding)
+        if hands_over:
             self._native.gpu_yield(YIELD_MS)
-        elif not on and given_back:
-            self._native.gpu_resume()
+        elif not on:
+            self.session_ends(self._shedding)
 
     def lend(self, holder: Any) -> str:
         """CUPTI for a burst of counters, until `session_ends(holder)` or the holder is gone; why not, where not."""
         with self._lock:
             if any(session is not self._shedding for session in self._sessions):
                 return "a profiler has CUPTI"
-            self._sessions.add(holder)
-            if not self._started:
-                return ""
-            self._lent += 1
-        if self._native.gpu_yield(YIELD_MS):
+            hands_over = self._add(holder)
+        if not hands_over or self._native.gpu_yield(YIELD_MS):
             return ""
         self.session_ends(holder)
         return f"CUPTI was not free within {YIELD_MS / 1000:.0f} s"
