@@ -11,6 +11,7 @@ from typing import ClassVar, Protocol
 from pymon.base.clock import Clock, SystemClock
 from pymon.collectors.collectives import collectives
 from pymon.collectors.gpu_work import MAX_COUNT, cuda_events, cupti_sums
+from pymon.collectors.page_truth import STUCK_LOOKS, lie
 from pymon.collectors.run_progress import progress
 from pymon.collectors.training_events import training_events
 from pymon.link import layout
@@ -47,6 +48,7 @@ class Attached(Protocol):
     def host_pid(self) -> int | None: ...
     @property
     def uid(self) -> int: ...
+    def drop(self, why: str) -> None: ...
 
 
 @dataclass(slots=True)
@@ -58,6 +60,9 @@ class _Known:
     lost_total: int = 0
     newest: TrainingProcess | None = None
     ended_ns: int | None = None
+    sample: TrainSample | None = None  # the newest whole one
+    stuck: int = 0  # looks since then
+    lies: bool = False  # it is being dropped, and read no more
 
 
 @dataclass(slots=True)
@@ -66,8 +71,8 @@ class ProcessesCollector:
 
     Source: the sealed page of each process (csrc/core/layout.h), and whether the agent server still sees it.
     Cost: a copy of 11 KiB and of the new steps per process; no system call.
-    Errors: none; a page without a whole state keeps the process as it stood before. A process that ended stays for
-        15 minutes.
+    Errors: none; a page without a whole state keeps the process as it stood before. One that stays so, or says what
+        cannot be, is dropped with the reason. A process that ended stays for 15 minutes.
     """
 
     name: ClassVar[str] = "processes"
@@ -87,6 +92,7 @@ class ProcessesCollector:
             if known.attached is not attached:  # a trainer that connected again
                 known.attached.page.close()
                 known.attached, known.ended_ns = attached, None
+                known.sample, known.stuck, known.lies = None, 0, False
         self._forget(now_ns)
         processes = [self._read(known, now_ns) for known in list(self._known.values())]
         return TrainingSection(tuple(process for process in processes if process is not None))
@@ -109,8 +115,13 @@ class ProcessesCollector:
         attached = known.attached
         if known.ended_ns is not None:
             return known.newest
-        sample = attached.page.train()
+        sample = None if known.lies else attached.page.train()
         steps, lost = attached.page.steps_after(known.last_step)
+        if attached.ended is None and (why := _lie(known, sample, steps)):
+            known.lies = True
+            attached.drop(why)
+        if known.lies:
+            sample, steps, lost = None, (), 0
         gpu_steps = attached.page.gpu_steps_after(known.last_gpu_step)
         events = attached.page.events_after(known.last_event)
         if events:
@@ -121,6 +132,7 @@ class ProcessesCollector:
         if gpu_steps:
             known.last_gpu_step = gpu_steps[-1].step
         if sample is not None:
+            known.sample, known.stuck = sample, 0
             process = _process(attached, known.lost_total, sample, steps, now_ns)
             known.newest = replace(
                 process,
@@ -139,6 +151,15 @@ class ProcessesCollector:
             known.newest = last and _with_steps(last, ())
             return last
         return known.newest
+
+
+def _lie(known: _Known, sample: TrainSample | None, steps: tuple[StepSample, ...]) -> str:
+    if known.lies:
+        return ""
+    if sample is not None:
+        return lie(known.sample, sample, steps[-1].step if steps else 0)
+    known.stuck += 1
+    return "its lock is stuck" if known.stuck >= STUCK_LOOKS else ""
 
 
 def _process(

@@ -42,7 +42,9 @@ class Attachment:
     peer: Peer
     page: PageReader
     sock: socket.socket | None  # None once it is gone
+    loop: asyncio.AbstractEventLoop
     ended: str | None = None
+    dropped: str = ""  # why its page is believed no more
 
     @property
     def pid(self) -> int:
@@ -58,6 +60,19 @@ class Attachment:
     def uid(self) -> int:
         """Whose process it is, by the kernel."""
         return self.peer.uid
+
+    def drop(self, why: str) -> None:
+        """Lets the connection go, and tells the probe why; from any thread."""
+        self.loop.call_soon_threadsafe(self._let_go, why)
+
+    def _let_go(self, why: str) -> None:
+        if self.sock is None or self.dropped:
+            return
+        self.dropped = why
+        with contextlib.suppress(OSError):
+            self.sock.send(wire.encode(wire.Reject(why[: wire.MAX_TEXT])), socket.MSG_NOSIGNAL)
+        with contextlib.suppress(OSError):
+            self.sock.shutdown(socket.SHUT_RDWR)  # wakes whoever waits for a receipt
 
 
 @dataclass(slots=True)
@@ -197,7 +212,7 @@ class AgentServer:
             fds.clear()
         welcome = self.handlers.welcome(hello, peer)
         sock.send(wire.encode(welcome), socket.MSG_NOSIGNAL)
-        attachment = Attachment(hello, peer, page, sock)
+        attachment = Attachment(hello, peer, page, sock, asyncio.get_running_loop())
         with watching(sock, peer) as watch:
             await self._attached(sock, attachment, watch)
 
@@ -215,9 +230,7 @@ class AgentServer:
             self.clients -= 1
             attachment.sock = None
             sock.close()
-        how = await watch.how(RECONNECT_S)
-        if how == UNKNOWN:
-            how = await self._word_of_parent(attachment)
+        how = await self._how(attachment, watch)
         if self.attachments.get(attach_id) is attachment:  # else it connected again
             del self.attachments[attach_id]
             attachment.ended = how or "disconnected"
@@ -225,6 +238,16 @@ class AgentServer:
                 attachment
             )  # before the collector takes its last look, and closes the page
             self._gone.append(attachment)
+
+    async def _how(self, attachment: Attachment, watch: Watch) -> str | None:
+        """How it ended; None where its process may live on."""
+        if why := attachment.dropped:
+            self.pages_refused_total += 1
+            # A probe asks again once a minute, so this fills no log.
+            log.warning("page of pid %d, uid %d dropped: %s", attachment.pid, attachment.uid, why)
+            return f"page dropped: {why}"
+        how = await watch.how(RECONNECT_S)
+        return await self._word_of_parent(attachment) if how == UNKNOWN else how
 
     async def _word_of_parent(self, attachment: Attachment) -> str:
         """What `pymon run`, whose child it was, says of an end that the kernel does not tell us; else `unknown`."""

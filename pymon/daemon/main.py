@@ -252,7 +252,8 @@ class Daemon:
 
     def _ended(self, attachment: Attachment) -> None:
         log.info("gone pid %d: %s", attachment.pid, attachment.ended)
-        self.boxes.keep(attachment)
+        if not attachment.dropped:  # else its process lives on, and its page is worth nothing
+            self.boxes.keep(attachment)
         self.captures.lost(attachment.hello.attach_id)
 
     def _receipt(self, attach_id: str, receipt: wire.Receipt) -> None:

@@ -32,14 +32,14 @@ class Collectives:
         original = ddp.__init__
 
         @functools.wraps(original)
-        def init(module: Any, *args: Any, **kwargs: Any) -> None:
-            original(module, *args, **kwargs)
+        def init(built: Any, /, *args: Any, **kwargs: Any) -> None:  # users say `module=...`
+            original(built, *args, **kwargs)
             with contextlib.suppress(Exception):  # the border to somebody's training
-                self._modules.add(module)
+                self._modules.add(built)
                 # On the CPU timing is two looks at a clock. On a GPU the logger waits for its events: torch's own rate
                 # (each hundredth iteration) stays.
-                if module.device_type == "cpu":
-                    module._set_ddp_runtime_logging_sample_rate(_EACH_ITERATION)
+                if built.device_type == "cpu":
+                    built._set_ddp_runtime_logging_sample_rate(_EACH_ITERATION)
 
         ddp.__init__ = init
         self._native.set_second_callback(self.look)

@@ -1,7 +1,7 @@
 import struct
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -62,6 +62,10 @@ class AttachedDouble:
     pid: int = 7
     uid: int = 1000
     host_pid: int | None = None
+    dropped: str = ""
+
+    def drop(self, why):
+        self.dropped = why
 
 
 def sample(steps_total, counting=1):
@@ -222,14 +226,71 @@ def test_who_attaches_and_ends_without_end_pushes_out_only_ones_own(one):
     assert (uids.count(1000), uids.count(2000)) == (1, KEEP_ENDED_MAX)
 
 
-def test_absurd_claims_of_a_trainer_are_bounded(one):
+LIES = [
+    ({"steps_total": 1}, (), "steps_total fell from 2 to 1"),
+    ({"step_ns_total": 5}, (), "step_ns_total fell from 20,000,000 to 5"),
+    ({"batches_total": 2**64 - 1}, (), "batches_total is 18,446,744,073,709,551,615"),
+    ({}, (step(2**60),), "its ring names step 1,152,921,504,606,846,976"),
+]
+
+
+@pytest.mark.parametrize(("changed", "steps", "why"), LIES)
+def test_a_page_that_says_what_cannot_be_is_dropped_and_its_last_word_is_not_believed(
+    one, changed, steps, why
+):
     collector, attached, _ = one
-    attached.page.sample, attached.page.lost = sample(2**64 - 1, counting=99), 2**64
+    collector.collect()
+    honest = attached.page.sample
+    attached.page.sample, attached.page.steps = replace(honest, **changed), steps
+
+    (process,) = collector.collect().processes
+    assert attached.dropped.startswith(why)
+    assert (process.steps_total, process.batches_total, process.new_steps) == (2, 2, ())
+
+    attached.ended = f"page dropped: {attached.dropped}"
+    (process,) = collector.collect().processes
+    assert process.ended == attached.ended
+    assert (process.steps_total, process.steps_lost_total) == (2, 0)
+    assert attached.page.closed
+
+
+def test_a_lock_that_is_stuck_is_given_ten_looks(one):
+    collector, attached, _ = one
+    collector.collect()
+    honest, attached.page.sample = attached.page.sample, None
+    for _ in range(9):
+        collector.collect()
+    attached.page.sample = honest
+    collector.collect()
+    attached.page.sample = None
+    for _ in range(9):
+        collector.collect()
+    assert not attached.dropped
+
+    collector.collect()
+    assert attached.dropped == "its lock is stuck"
+
+
+def test_a_page_that_was_dropped_is_judged_anew_when_it_comes_back(one):
+    collector, attached, _ = one
+    collector.collect()
+    attached.page.sample = replace(attached.page.sample, steps_total=1)
+    collector.collect()
+    attached.ended = "page dropped: it lied"
+    collector.collect()
+    again = AttachedDouble(attached.hello, PageDouble(sample(3), (step(3),)))
+    collector.attachments = lambda: [again]
 
     (process,) = collector.collect().processes
 
-    assert process.steps_total == process.steps_lost_total == 2**53
-    assert process.counting is Counting.NONE
+    assert (process.steps_total, process.ended, again.dropped) == (3, None, "")
+    assert [s.step for s in process.new_steps] == [3]
+
+
+def test_a_way_of_counting_that_is_not_known_is_none(one):
+    collector, attached, _ = one
+    attached.page.sample = sample(2, counting=99)
+    assert collector.collect().processes[0].counting is Counting.NONE
 
 
 def test_a_real_trainers_page_is_read(tmp_path):

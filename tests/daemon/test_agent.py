@@ -114,6 +114,28 @@ def test_a_page_that_may_not_be_mapped_is_rejected_with_the_reason(served, page,
     assert attached == []
 
 
+def test_a_page_that_is_dropped_is_counted_told_and_costs_no_other(served, caplog):
+    def talk(daemon):
+        liar, _ = hello(daemon.path)
+        honest, _ = hello(daemon.path, attach_id="cd" * 16)
+        until(lambda: len(daemon.attached) == 2)
+        next(a for a in daemon.attached if a.hello.attach_id == ID).drop("it lies")
+        answer = receive(liar)
+        assert receive(liar) is None  # and the connection is closed
+        until(lambda: daemon.ended)
+        send(honest, wire.Receipt("c1", "written"))
+        until(lambda: daemon.receipts)
+        for sock in (liar, honest):
+            sock.close()
+        return answer, [a.ended for a in daemon.ended], daemon.server.pages_refused_total
+
+    answer, ended, count = served(talk)
+    assert answer == wire.Reject("it lies")
+    assert ended == ["page dropped: it lies"]
+    assert count == 1
+    assert "dropped: it lies" in caplog.text
+
+
 @pytest.mark.parametrize("count", [0, 2, 3])
 def test_exactly_one_descriptor_is_taken(served, count):
     def talk(daemon):

@@ -43,3 +43,26 @@ def test_a_group_without_a_sequence_number_takes_no_slot(monkeypatch):
     Collectives(native).poll()
     assert native.told == {0: ("0", 2, 1, 7)}
     assert native.groups == 1
+
+
+def test_a_user_may_name_every_argument_of_ddp(monkeypatch):
+    """Lightning says `DistributedDataParallel(module=...)`: no name of ours may be in the way."""
+
+    class Ddp:
+        device_type = "cpu"
+
+        def __init__(self, module, native=None, built=None):
+            self.given = module, native, built
+
+        def _set_ddp_runtime_logging_sample_rate(self, rate):
+            self.rate = rate
+
+    torch = SimpleNamespace(
+        distributed=SimpleNamespace(is_available=lambda: True),
+        nn=SimpleNamespace(parallel=SimpleNamespace(DistributedDataParallel=Ddp)),
+    )
+    native = NativeDouble()
+    native.set_second_callback = lambda look: None
+    Collectives(native).install(torch)
+    made = Ddp(module=1, native=2, built=3)
+    assert (made.given, made.rate) == ((1, 2, 3), 1)
