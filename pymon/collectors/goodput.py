@@ -25,6 +25,7 @@ class _Rank:
     ended_real_ns: int | None = None
     past_s: Spent = field(default_factory=lambda: dict.fromkeys(WALL_STATES, 0.0))
     restarts: int = 0
+    before_s: float = 0.0  # of the newest process's age: an image before an `exec` had it
     shown_s: Spent = field(default_factory=lambda: dict.fromkeys(WALL_STATES, 0.0))
 
 
@@ -82,10 +83,11 @@ class GoodputCollector:
         return key
 
     def _restart(self, rank: _Rank, process: TrainingProcess, now_ns: int) -> None:
-        rank.past_s = _sum(rank.past_s, _spent(rank.newest, rank.restarts > 0))
+        rank.past_s = _sum(rank.past_s, _spent(rank.newest, rank.restarts > 0, rank.before_s))
         began_ns = now_ns - int((_age_s(process) or 0.0) * 1e9)
         gap_s = (began_ns - (rank.ended_real_ns or began_ns)) / 1e9
         rank.past_s["restart"] += max(0.0, gap_s)
+        rank.before_s = max(0.0, -gap_s)
         rank.restarts += 1
         rank.ended_real_ns = None
 
@@ -95,7 +97,7 @@ class GoodputCollector:
             process = rank.newest
             counted = process.progress.restarts if process.progress else None
             restarted = rank.restarts > 0 or bool(counted)
-            now_s = _sum(rank.past_s, _spent(process, restarted))
+            now_s = _sum(rank.past_s, _spent(process, restarted, rank.before_s))
             # What was counted stays counted: a counter that falls reads as a restart of the daemon.
             rank.shown_s = {state: max(rank.shown_s[state], now_s[state]) for state in WALL_STATES}
             named = bool(process.job_id or process.run_id)
@@ -110,8 +112,11 @@ class GoodputCollector:
             )
 
 
-def _spent(process: TrainingProcess, restarted: bool) -> Spent:
-    """By state, up to the end of the last step; to the end of the process where it has ended."""
+def _spent(process: TrainingProcess, restarted: bool, before_s: float) -> Spent:
+    """By state, up to the end of the last step; to the end of the process where it has ended.
+
+    `before_s` of its age are not its own.
+    """
     spent = dict.fromkeys(WALL_STATES, 0.0)
     progress = process.progress
     if progress is None:
@@ -120,11 +125,13 @@ def _spent(process: TrainingProcess, restarted: bool) -> Spent:
     spent["checkpoint"] = process.checkpoint_s_total
     open_s = process.open_step_age_s
     age_s = progress.process_age_s
+    if age_s is not None:
+        age_s = max(0.0, age_s - before_s)
     if progress.startup_s is None or open_s is None:
         if process.ended is not None and age_s is not None:
             spent["restart" if restarted else "startup"] = age_s
         return spent
-    spent["restart" if restarted else "startup"] = progress.startup_s
+    spent["restart" if restarted else "startup"] = max(0.0, progress.startup_s - before_s)
     spent["stall"] = process.stall_s_total
     steps_s = process.step_histogram.sum_s - progress.first_step_s
     spent["training"] = max(0.0, steps_s - process.stall_s_total)

@@ -28,6 +28,7 @@ MAX_CONNECTIONS = 512  # 8 GPUs with many ranks each, and commands; a bound agai
 MAX_PER_UID = 256
 HELLO_TIMEOUT_S = 5.0
 SEND_TIMEOUT_S = 5.0  # a command that does not read its answer
+REPLACED = "replaced by exec"
 RECONNECT_S = 3.0  # a probe tries again every two seconds: it has not ended before that
 PARENT_S = 1.0  # `pymon run` waits for its child, and tells at once
 WORDS_MAX = 512  # of parents: many times the connections that come at once
@@ -218,6 +219,7 @@ class AgentServer:
 
     async def _attached(self, sock: socket.socket, attachment: Attachment, watch: Watch) -> None:
         attach_id = attachment.hello.attach_id
+        self._end_replaced(attachment)
         self.attachments[attach_id] = attachment
         self.clients += 1
         self.clients_total += 1
@@ -231,13 +233,24 @@ class AgentServer:
             attachment.sock = None
             sock.close()
         how = await self._how(attachment, watch)
-        if self.attachments.get(attach_id) is attachment:  # else it connected again
-            del self.attachments[attach_id]
-            attachment.ended = how or "disconnected"
-            self.handlers.ended(
-                attachment
-            )  # before the collector takes its last look, and closes the page
-            self._gone.append(attachment)
+        self._end(attachment, how or "disconnected")
+
+    def _end(self, attachment: Attachment, how: str) -> None:
+        attach_id = attachment.hello.attach_id
+        if self.attachments.get(attach_id) is not attachment:
+            return  # it connected again, or was replaced
+        del self.attachments[attach_id]
+        attachment.ended = how
+        # Before the collector takes its last look, and closes the page.
+        self.handlers.ended(attachment)
+        self._gone.append(attachment)
+
+    def _end_replaced(self, new: Attachment) -> None:
+        """A process whose page went and that comes with another one has a new image: `exec`."""
+        for old in list(self.attachments.values()):
+            same = old.host_pid is not None and old.host_pid == new.host_pid and old.uid == new.uid
+            if same and old.sock is None and old.hello.attach_id != new.hello.attach_id:
+                self._end(old, REPLACED)
 
     async def _how(self, attachment: Attachment, watch: Watch) -> str | None:
         """How it ended; None where its process may live on."""

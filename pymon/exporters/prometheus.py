@@ -125,7 +125,7 @@ class PrometheusRenderer:
         yield from _about_collectors(snapshot)
         yield "incidents", incidents, _about_incidents(incidents)
         if training := snapshot.get(TrainingSection):
-            for process in training.processes:
+            for process in sorted(training.processes, key=_living_first):
                 yield ("process", process.attach_id), process, _about_process(process, snapshot)
                 peak = peak_of(process, snapshot)
                 run = about_run(process, _labels(process), peak)
@@ -226,6 +226,12 @@ def _about_incidents(incidents: tuple[Incident, ...]) -> Iterator[Sample]:
 
 def _labels(process: TrainingProcess) -> tuple[str, ...]:
     return (_rank(process.rank), process.job_id, str(process.pid))
+
+
+def _living_first(process: TrainingProcess) -> tuple[bool, int]:
+    """And of the others the newest: after an exec, or with pids of containers, several have the same labels."""
+    ended = process.ended is not None
+    return ended, -process.attached_real_ns if ended else 0
 
 
 def _rank(rank: int | None) -> str:

@@ -68,7 +68,8 @@ class TrainingProcess:
     run_id: str
     script: str
     attached_real_ns: int
-    # None while it lives; else `exited`, `exit code 1`, `killed by SIGKILL`, `disconnected`, or `unknown`.
+    # None while it lives; else `exited`, `exit code 1`, `killed by SIGKILL`, `replaced by exec`, `disconnected`,
+    # `page dropped: ...`, or `unknown`.
     ended: str | None
     counting: Counting
     steps_total: int

@@ -123,6 +123,31 @@ def test_a_restart_of_the_job_goes_on_where_it_was():
     assert now["evaluation"] == 20.0
 
 
+def test_the_life_before_an_exec_is_not_counted_again():
+    """The new image has the process's start, and so its whole age."""
+    node = Node()
+    node.see(1000, TRAINER)
+    older = replace(PROGRESS, process_age_s=102.0)
+    replaced = replace(TRAINER, ended="replaced by exec", open_step_age_s=6.0, progress=older)
+    again = replace(
+        TRAINER,
+        attach_id="b" * 32,
+        attached_real_ns=1008 * 10**9,
+        progress=replace(PROGRESS, process_age_s=120.0, startup_s=112.0),
+        step_histogram=Histogram(1e-6, (0,) * 32, 2.0 + 6.0),
+        evaluation_s_total=0.0,
+        checkpoint_s_total=0.0,
+        stall_s_total=0.0,
+        open_step_age_s=1.0,
+    )
+    node.see(1002, replaced)
+    (rank,) = node.see(1020, replaced, again)
+    now = spent(rank)
+    assert now["restart"] == 10.0
+    assert now["training"] == 57.0 + 6.0
+    assert sum(now.values()) == 120.0 - 1.0
+
+
 def test_a_launcher_that_counts_restarts_is_believed():
     (rank,) = Node().see(1000, replace(TRAINER, progress=replace(PROGRESS, restarts=2)))
     assert rank.restarts_total == 2

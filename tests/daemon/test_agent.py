@@ -136,6 +136,27 @@ def test_a_page_that_is_dropped_is_counted_told_and_costs_no_other(served, caplo
     assert "dropped: it lies" in caplog.text
 
 
+def test_a_process_that_comes_back_with_another_page_has_a_new_image(served, monkeypatch):
+    monkeypatch.setattr(agent, "RECONNECT_S", PATIENCE_S)
+
+    def talk(daemon):
+        before, _ = hello(daemon.path)
+        beside, _ = hello(daemon.path, attach_id="ef" * 16)  # still connected: not replaced
+        before.close()
+        until(lambda: any(a.sock is None for a in daemon.attached))
+        after, _ = hello(daemon.path, attach_id="cd" * 16)
+        until(lambda: daemon.ended)
+        said = [(a.hello.attach_id, a.ended) for a in daemon.ended]
+        left = set(daemon.server.attachments)
+        for sock in (beside, after):
+            sock.close()
+        return said, left
+
+    said, left = served(talk)
+    assert said == [(ID, "replaced by exec")]
+    assert left == {"ef" * 16, "cd" * 16}
+
+
 @pytest.mark.parametrize("count", [0, 2, 3])
 def test_exactly_one_descriptor_is_taken(served, count):
     def talk(daemon):

@@ -148,6 +148,17 @@ def test_the_cap_grows_with_the_gpus_unless_it_is_given(gpus, series):
     assert served(page(told, series_max=500)) == 500
 
 
+def test_of_processes_with_the_same_labels_the_living_one_is_told():
+    """After an exec, or where containers start anew and give the same pids."""
+    first = replace(BUSY, ended="replaced by exec", steps_total=300)
+    second = replace(first, attach_id="b" * 32, steps_total=200, attached_real_ns=2)
+    third = replace(BUSY, attach_id="c" * 32, steps_total=5, attached_real_ns=3)
+    for processes, steps, up in (((first, second, third), 5, 1), ((first, second), 200, 0)):
+        told = families(page(node(*processes)))
+        assert [s.value for s in told["pymon_steps"].samples] == [steps]
+        assert [s.value for s in told["pymon_process_up"].samples] == [up]
+
+
 def test_a_page_after_others_is_the_page_that_a_new_renderer_makes():
     """What is kept from page to page shows nothing that is over, and misses nothing that is new."""
     other = replace(BUSY, pid=101, attach_id="b" * 32)

@@ -27,7 +27,7 @@ class Node:
         """Started and ready."""
         command = [sys.executable, *program, "daemon", "--no-kineto", *arguments]
         command += ["--socket", str(self.socket), "--state-dir", str(self.folder / "state")]
-        process = self._start(command, dict(os.environ))
+        process = self.start(command, dict(os.environ))
         line = process.stdout.readline()
         assert line.startswith("ready "), f"no ready line: {line!r}"
         self.http = line.split("http=")[1].strip()
@@ -36,7 +36,7 @@ class Node:
     def train(self, *arguments, script=TRAINING):
         """A training process with the probe in it."""
         env = training_environment(os.environ, "test", self.socket)
-        return self._start([sys.executable, str(script), *map(str, arguments)], env)
+        return self.start([sys.executable, str(script), *map(str, arguments)], env)
 
     def pymon(self, *arguments, timeout_s=150):
         """A command, to its end."""
@@ -48,7 +48,8 @@ class Node:
             timeout=timeout_s,
         )
 
-    def _start(self, command, env):
+    def start(self, command, env=None):
+        """A process that ends with the test."""
         process = subprocess.Popen(command, cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True)
         self.processes.append(process)
         return process

@@ -18,7 +18,7 @@ from pymon.link import wire
 from tests.collectors import whole
 from tests.daemon import pages
 from tests.host_tree import KERNEL_THREAD, HostTree
-from tests.integration.node import ROOT, Node, Samples
+from tests.integration.node import Node, Samples
 from tests.nvml_double import STATE, NodeDouble, standard_node, uuid_of
 from tests.waiting import until
 
@@ -54,12 +54,6 @@ class Watched(Node):
             return samples if wanted in samples else None
 
         return until(found, timeout_s, f"{wanted}")
-
-    def start(self, command, env=None):
-        """A process that ends with the test."""
-        process = subprocess.Popen(command, cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True)
-        self.processes.append(process)
-        return process
 
     def connect(self, **facts):
         """A trainer that is this process."""
