@@ -128,7 +128,7 @@ def test_the_life_before_an_exec_is_not_counted_again():
     node = Node()
     node.see(1000, TRAINER)
     older = replace(PROGRESS, process_age_s=102.0)
-    replaced = replace(TRAINER, ended="replaced by exec", open_step_age_s=6.0, progress=older)
+    replaced = replace(TRAINER, ended="replaced by exec", progress=older)
     again = replace(
         TRAINER,
         attach_id="b" * 32,
