@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -9,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from pymon.link import wire
 from tests.probe import training
 from tests.probe.training import DaemonDouble, environment, train, welcome
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 pytest.importorskip("torch", reason="the probe hooks torch")
 from pymon import native
@@ -58,9 +60,7 @@ def test_the_daemon_gets_the_page_and_who_it_is(unwatched, tmp_path):
 
 def test_a_late_daemon_and_a_restarted_one_see_all_steps_of_the_same_page(tmp_path):
     path = tmp_path / "agent.sock"
-    code = training.SCRIPT.format(steps=100_000, pause_s=0.02, code=0)
-    trainer = subprocess.Popen([sys.executable, "-c", code], env=environment(path))
-    try:
+    with _training(path) as trainer:
         until(lambda: _has_page(trainer.pid), what="the first step")
         time.sleep(1.5)  # its sender finds nobody for a while
         first = _connected(DaemonDouble(path, welcome))
@@ -73,9 +73,44 @@ def test_a_late_daemon_and_a_restarted_one_see_all_steps_of_the_same_page(tmp_pa
         newer, lost = until(lambda: page.steps_after(steps)[0] and page.steps_after(steps))
         assert newer[0].step == steps + 1
         assert lost == 0
-    finally:
-        trainer.kill()
-        trainer.wait()
+
+
+def test_where_the_daemons_backlog_is_full_training_goes_on_and_the_probe_tries_again(
+    unwatched, tmp_path
+):
+    path = tmp_path / "agent.sock"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(str(path))
+        listener.listen(0)
+        before_us = _filled(path)
+        assert train(environment(path)) == unwatched
+        with _training(path) as trainer:
+            until(lambda: _has_page(trainer.pid), what="the first step")
+            time.sleep(1.5)  # its sender finds no room for a while
+            for _ in before_us:
+                listener.accept()[0].close()
+            listener.settimeout(PATIENCE_S)
+            connection = listener.accept()[0]
+            data, fds, _, _ = socket.recv_fds(connection, wire.MAX_MESSAGE_BYTES, 1)
+            assert wire.decode(data).pid == trainer.pid
+            os.close(fds[0])
+            connection.close()
+            assert trainer.poll() is None
+        for sock in before_us:
+            sock.close()
+
+
+def test_where_the_daemon_does_not_read_training_goes_on_and_the_receipt_comes_later(tmp_path):
+    path = tmp_path / "agent.sock"
+    daemon = DaemonDouble(path, training.reads_nothing_at_first)
+    with _training(path) as trainer:
+        until(lambda: len(daemon.seen) == 2, what="the probe, again")
+        page = daemon.seen[1][1]
+        steps = page.train().steps_total
+        receipt = until(lambda: daemon.receipts, what="the receipt")[0]
+        assert (receipt.status, receipt.reason) == ("refused", "the order is malformed")
+        until(lambda: page.train().steps_total > steps + 20, what="more steps")
+        assert trainer.poll() is None
 
 
 def test_the_probe_goes_on_with_its_own_work_after_a_daemon_said_no(tmp_path):
@@ -99,6 +134,32 @@ def test_the_probe_goes_on_with_its_own_work_after_a_daemon_said_no(tmp_path):
     )
     assert done.stdout == "True\n", done.stderr
     assert len(daemon.seen) == 1  # and no second try
+
+
+@contextlib.contextmanager
+def _training(path):
+    """One that goes on until the block ends."""
+    code = training.SCRIPT.format(steps=100_000, pause_s=0.02, code=0)
+    trainer = subprocess.Popen([sys.executable, "-c", code], env=environment(path))
+    try:
+        yield trainer
+    finally:
+        trainer.kill()
+        trainer.wait()
+
+
+def _filled(path):
+    """Connections that wait to be accepted, as many as there is room for."""
+    waiting = []
+    while True:
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        sock.setblocking(False)
+        try:
+            sock.connect(str(path))
+        except BlockingIOError:
+            sock.close()
+            return waiting
+        waiting.append(sock)
 
 
 def _connected(daemon):

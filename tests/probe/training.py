@@ -1,5 +1,6 @@
 """One real training in a process of its own, watched as `pymon run` would watch it; and daemons that it may meet."""
 
+import contextlib
 import os
 import socket
 import subprocess
@@ -54,11 +55,11 @@ def train(env, steps=30, pause_s=0.02):
 
 
 class DaemonDouble(threading.Thread):
-    """Listens, and lets `behave(self, connection)` deal with each probe; `seen` is for it to fill."""
+    """Listens, and lets `behave(self, connection)` deal with each probe; `seen` and `receipts` are for it to fill."""
 
     def __init__(self, path, behave):
         super().__init__(daemon=True)
-        self.behave, self.seen, self._open = behave, [], []
+        self.behave, self.seen, self.receipts, self._open = behave, [], [], []
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._listener.bind(str(path))
         self._listener.listen(8)
@@ -112,3 +113,14 @@ def orders_nonsense(daemon, connection):
     welcome(daemon, connection)
     connection.send(wire.encode(wire.CaptureOrder("../../x", "/etc")))
     connection.send(b'{"type": "capture"}')
+
+
+def reads_nothing_at_first(daemon, connection):
+    """Orders, until the probe's answers find no room and it hangs up; later it listens."""
+    welcome(daemon, connection)
+    if len(daemon.seen) > 1:
+        daemon.receipts.append(wire.decode(connection.recv(wire.MAX_MESSAGE_BYTES)))
+        return
+    with contextlib.suppress(OSError):
+        for number in range(100_000):
+            connection.send(wire.encode(wire.CaptureOrder(f"c{number}", "relative")))
