@@ -44,6 +44,7 @@ class GpuSamples:
             if outcome is not None:
                 yield "nvml", None, (("pymon_nvml_up", (), 0),)
             yield "xid", log, _xids(None, log)
+            yield "sxid", log, _sxids(log)
             return
         yield "nvml", section.driver, _about_driver(section.driver)
         yield "nvml_cost", section.cost, _about_cost(section.cost)
@@ -58,6 +59,7 @@ class GpuSamples:
         yield "gpus", tuple(gpu.state for gpu in section.gpus), _counted(section)
         told = tuple((gpu.index, gpu.uuid, gpu.identity, gpu.xids) for gpu in section.gpus)
         yield "xid", (told, log), _xids(section, log)
+        yield "sxid", log, _sxids(log)
 
     def _slow(self, slow: SlowReadings, labels: Labels) -> Iterator[Sample]:
         yield from _slow(slow, labels)
@@ -135,6 +137,13 @@ def _xids(section: GpuSection | None, log: XidSection | None) -> Iterator[Sample
         yield "pymon_gpu_xid_last_timestamp_seconds", labels_of_code, seconds
 
 
+def _sxids(log: XidSection | None) -> Iterator[Sample]:
+    for one in log.switch_events if log is not None else ():
+        labels = (one.pci_bus_id, str(one.sxid), one.severity)
+        yield "pymon_nvswitch_sxid_events_total", labels, one.events_total
+        yield "pymon_nvswitch_sxid_last_timestamp_seconds", labels, one.last_real_s
+
+
 def _fast(gpu: Gpu, labels: Labels) -> Iterator[Sample]:
     if gpu.last_reading_real_s is not None:
         yield "pymon_gpu_last_reading_timestamp_seconds", labels, gpu.last_reading_real_s
@@ -179,7 +188,7 @@ def _slow(slow: SlowReadings, labels: Labels) -> Iterator[Sample]:
         yield "pymon_gpu_ecc_errors_total", (*labels, *where), ecc.errors_total
     for cause, rows in slow.remapped_rows_total:
         yield "pymon_gpu_remapped_rows_total", (*labels, cause), rows
-    for name in (*_BOOLS, "recovery_action", "fabric_state"):
+    for name in (*_BOOLS, "recovery_action", "fabric_state", "fabric_status"):
         yield from _present(f"pymon_gpu_{name}", labels, getattr(slow, name))
     for link, kind, errors in slow.nvlink_errors_total:
         yield "pymon_gpu_nvlink_errors_total", (*labels, link, kind), errors

@@ -149,6 +149,7 @@ class SlowReadings:
     row_remap_failure: bool | None = None
     recovery_action: int | None = None  # nvmlGpuRecoveryAction: 0 none .. 7 system reboot
     fabric_state: int | None = None  # nvmlGpuFabricState: 1 not started, 2 in progress, 3 completed
+    fabric_status: int | None = None  # nvmlReturn_t of the completed registration
     nvlink_errors_total: tuple[tuple[str, str, int], ...] = ()  # by link and kind
     processes: tuple[GpuProcess, ...] | None = None  # None: could not be read
 
@@ -163,10 +164,22 @@ class XidCount:
 
 
 @dataclass(frozen=True, slots=True)
+class SxidCount:
+    """A kind of error of an NVSwitch, since the daemon began. `severity` is fatal or non_fatal, by its driver."""
+
+    pci_bus_id: str
+    sxid: int
+    severity: str
+    events_total: int
+    last_real_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class XidSection(Section):
     """Driver errors that the kernel's log told of, each with the GPU's PCI address as in `GpuIdentity`."""
 
     events: tuple[tuple[str, XidCount], ...]
+    switch_events: tuple[SxidCount, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,12 +54,30 @@ def test_every_way_in_which_the_driver_tells_of_an_xid(log, line, gpu, xid):
         "usb 1-1: new high-speed USB device",
         "NVRM: loading NVIDIA UNIX x86_64 Kernel Module  580.126.09",
         "NVRM: Xid (PCI:0000:3b:00): no number",
-        "nvidia-nvswitch0: SXid (PCI:0000:05:00.0): 12028, Non-fatal",
+        "nvidia-nvswitch0: SXid (PCI:0000:05:00.0): 12028, Non-fatal, Link 32 egress non-posted PRIV error (First)",
         "",
     ],
 )
 def test_other_lines_are_none(log, line):
     assert log(line) == {}
+
+
+def test_errors_of_an_nvswitch_are_told_by_code_and_severity_and_are_no_gpus(log):
+    """Lines with the data of an error follow it, and are none of their own."""
+    first = "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 28006, Non-fatal, Link 46 MC TS crumbstore MCTO (First)"
+    data = "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 28006, Severity 0 Engine instance 46 Sub-engine instance 00"
+    fatal = (
+        "nvidia-nvswitch0: SXid (PCI:0000:05:00.0): 11001, Fatal, Link 60 ingress invalid command"
+    )
+    garbled = "nvidia-nvswitch0: SXid (PCI:0000:05:00.0): garbled, Fatal"
+    assert log(first, data, fatal, garbled, first, at_s=100) == {}
+
+    section = log.collector.collect()
+    told = [(s.pci_bus_id, s.sxid, s.severity, s.events_total) for s in section.switch_events]
+    assert told == [
+        ("00000000:C1:00.0", 28006, "non_fatal", 2),
+        ("00000000:05:00.0", 11001, "fatal", 1),
+    ]
 
 
 def test_two_lines_of_one_fall_count_once_and_other_codes_each_time(log):

@@ -8,6 +8,7 @@ from pymon.model.gpu import (
     GpuProcess,
     GpuState,
     SlowReadings,
+    SxidCount,
     XidCount,
     XidSection,
 )
@@ -68,6 +69,16 @@ def test_both_sources_of_an_xid_are_told_apart_and_its_newest_time_is_told_once(
 def test_the_kernels_log_is_told_of_without_nvml_too():
     found = samples(None, XidSection((("0000:03:00.0", XidCount(79, 1, 5.0)),)))
     assert found["pymon_gpu_xid_events_total", "", "", "79", "kmsg"] == 1
+
+
+@pytest.mark.parametrize("sections", [(None,), (section(gpu(0)),)])
+def test_errors_of_nvswitches_are_told_with_and_without_nvml(sections):
+    switch = SxidCount("00000000:C1:00.0", 28006, "fatal", 2, 7.0)
+    found = samples(*sections, XidSection((), (switch,)))
+
+    labels = ("00000000:C1:00.0", "28006", "fatal")
+    assert found[("pymon_nvswitch_sxid_events_total", *labels)] == 2
+    assert found[("pymon_nvswitch_sxid_last_timestamp_seconds", *labels)] == 7.0
 
 
 def test_processes_are_opt_in_and_capped_by_their_memory():

@@ -1,5 +1,6 @@
 #include "doubles/nvml/call.h"
 
+#include <csignal>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -56,9 +57,10 @@ Device* device_of(const std::string& key, int mig) {
 Call::Call(const char* function) : failure(library_is_up() ? fault_of(*state, function, -1) : kUninitialized) {}
 
 Call::Call(const char* function, void* handle) : device(static_cast<const Device*>(handle)) {
+  if (device == nullptr) std::raise(SIGSEGV);  // as in the driver's library (XuehaiPan/nvitop#139)
   if (!library_is_up()) {
     failure = kUninitialized;
-  } else if (device == nullptr || device->generation != g_generation) {
+  } else if (device->generation != g_generation) {
     failure = kInvalidArgument;
   } else {
     index = index_of(*state, device->key);

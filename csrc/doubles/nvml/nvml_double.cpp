@@ -22,7 +22,10 @@ NVML nvmlInitWithFlags(unsigned) {
   return kSuccess;
 }
 NVML nvmlInit_v2() { return nvmlInitWithFlags(0); }
-NVML nvmlShutdown() { return shut_library_down() ? kSuccess : kUninitialized; }
+NVML nvmlShutdown() {
+  if (const int failure = fault_of(*node_state(), "nvmlShutdown", -1)) return failure;
+  return shut_library_down() ? kSuccess : kUninitialized;
+}
 extern "C" __attribute__((visibility("default"))) const char* nvmlErrorString(int code) {
   switch (code) {
     case kSuccess: return "Success";

@@ -41,12 +41,12 @@ class Device:
         """The answer for this GPU, or None. Raises DriverAway and GpuGone."""
         return self.ask_as((function, *arguments), function, self.handle, *arguments)
 
-    def ask_as(self, question: Hashable, function: str, *arguments: Any) -> Any:
-        """As `ask`, with all arguments given; `question` is what a refusal is remembered by."""
+    def ask_as(self, question: Hashable, function: str, *arguments: Any, ok: int = 0) -> Any:
+        """As `ask`, with all arguments given; `question` is what a refusal is remembered by. The code `ok` is none."""
         if not self.may_ask(question):
             return None
         try:
-            return self.library.call(self.index, function, *arguments)
+            return self.library.call(self.index, function, *arguments, ok=ok)
         except (DriverAway, GpuGone):
             raise
         except CallFailed as err:

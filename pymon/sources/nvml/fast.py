@@ -14,7 +14,6 @@ from pymon.sources.nvml.mig import Mig
 from pymon.sources.nvml.plausible import (
     NVLINK_MAX_BYTES_S,
     PCIE_MAX_BYTES_S,
-    POWER_MAX_W,
     Plausible,
 )
 
@@ -73,8 +72,7 @@ def _power(device: Device, found: Found) -> float | None:
     milliwatts = found.get((fields.POWER_INSTANT, 0))
     if milliwatts is None:
         milliwatts = device.ask("nvmlDeviceGetPowerUsage")
-    watts = None if milliwatts is None else milliwatts / 1000
-    return device.plausible.between(watts, 0, POWER_MAX_W)
+    return device.plausible.watts(milliwatts)
 
 
 def _energy_j(device: Device, found: Found) -> float | None:

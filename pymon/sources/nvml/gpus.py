@@ -143,13 +143,16 @@ class Gpus:
         )
 
     def _check_mig(self, slot: _Slot, device: Device) -> None:
-
         enabled = mig_enabled(device)
         if enabled != device.identity.mig_enabled:
             device.identity = replace(device.identity, mig_enabled=enabled)
             device.forget_refusals()
             slot.gpm.forget()
-        slot.mig.refresh(device)
+        if slot.mig.refresh(
+            device
+        ):  # what an instance refused while it went, its successor may tell
+            device.forget_refusals()
+            slot.gpm.rearm()
 
 
 def _unread(slot: _Slot) -> GpuRead:

@@ -60,12 +60,12 @@ class Library:
         self._spent_ns = self._calls = 0
         self._errors: Counter[tuple[str, int]] = Counter()
 
-    def call(self, gpu: int, function: str, *arguments: Any) -> Any:
-        """What nvidia-ml-py gives. Raises DriverAway, GpuGone, or CallFailed for all other errors."""
+    def call(self, gpu: int, function: str, *arguments: Any, ok: int = 0) -> Any:
+        """What nvidia-ml-py gives. Raises DriverAway, GpuGone, or CallFailed for all other errors but `ok`."""
         work = getattr(pynvml, function, None)
         if work is None:  # an older nvidia-ml-py
             raise self.failure(function, FUNCTION_NOT_FOUND)
-        return self.call_as(gpu, function, work, *arguments)
+        return self.call_as(gpu, function, work, *arguments, ok=ok)
 
     def call_as(
         self, gpu: int, function: str, work: Callable[..., Any], *arguments: Any, ok: int = 0

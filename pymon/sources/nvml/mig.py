@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -25,6 +26,11 @@ class _Instance:
     compute_instance_id: int
     profile: str
 
+    @property
+    def who(self) -> tuple[int | None, str]:
+        """Another one may have its numbers later."""
+        return ctypes.cast(self.handle, ctypes.c_void_p).value, self.uuid
+
 
 @dataclass(slots=True)
 class Mig:
@@ -32,11 +38,15 @@ class Mig:
 
     _instances: list[_Instance] = field(default_factory=list)
 
-    def refresh(self, device: Device) -> None:
-        """Lists them anew. Raises DriverAway and GpuGone."""
+    def refresh(self, device: Device) -> bool:
+        """Lists them anew, and says whether they are others now. Raises DriverAway and GpuGone."""
+        before = [one.who for one in self._instances]
         self._instances = []
-        if not device.identity.mig_enabled:
-            return
+        if device.identity.mig_enabled:
+            self._list(device)
+        return [one.who for one in self._instances] != before
+
+    def _list(self, device: Device) -> None:
         for place in range(int(device.ask("nvmlDeviceGetMaxMigDeviceCount") or 0)):
             try:
                 handle = device.library.call_as(

@@ -6,7 +6,7 @@ The reasons are the label values of `pymon_gpu_readings_invalid_total`.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
 from pymon.model.gpu import GpuActivity, GpuMemory
@@ -68,16 +68,27 @@ class Plausible:
         value = self.between(percent, 0, 100)
         return None if value is None else value / 100
 
+    def watts(self, milliwatts: float | None) -> float | None:
+        """Above zero: a GPU that answers draws power."""
+        watts = None if milliwatts is None else milliwatts / 1000
+        if watts == 0:
+            self.drop(OUT_OF_RANGE)
+            return None
+        return self.between(watts, 0, POWER_MAX_W)
+
     def celsius(self, value: float | None) -> float | None:
         """Above zero: a sensor that is not there reads as zero or below (gpud#1208)."""
         return self.between(value, 1, CELSIUS_MAX)
 
     def memory(self, memory: GpuMemory | None) -> GpuMemory | None:
-        """Parts that fit into the whole."""
-        if memory is None or memory.used_bytes + memory.free_bytes <= memory.size_bytes:
+        """Parts that fit into the whole; what the driver keeps for itself is dropped alone where only that does not."""
+        if memory is None:
+            return None
+        left_bytes = memory.size_bytes - memory.used_bytes - memory.free_bytes
+        if left_bytes >= (memory.reserved_bytes or 0):
             return memory
         self.drop(OUT_OF_RANGE)
-        return None
+        return replace(memory, reserved_bytes=None) if left_bytes >= 0 else None
 
     def counter(
         self, name: str, value: float | None, now_s: float, max_per_s: float = math.inf

@@ -16,7 +16,7 @@ import pynvml
 
 from pymon.model.gpu import GpuProcess
 from pymon.sources.nvml.device import Device
-from pymon.sources.nvml.library import CallFailed, DriverAway, GpuGone
+from pymon.sources.nvml.library import NOT_FOUND, CallFailed, DriverAway, GpuGone
 from pymon.sources.nvml.plausible import OUT_OF_RANGE
 
 STRIDES: Final = (16, 24, 32)
@@ -25,6 +25,7 @@ ROWS_MAX: Final = 8192
 _MARK = 0xA5
 _ABSENT_U64, _ABSENT_U32 = 2**64 - 1, 2**32 - 1
 _NAME = "nvmlDeviceGetComputeRunningProcesses"
+_SHARES = "nvmlDeviceGetProcessUtilization"
 _INSUFFICIENT_SIZE = 7
 
 
@@ -81,12 +82,15 @@ class Processes:
             return parse(bytes(buffer), min(count.value, self._capacity))
 
     def _shares(self, device: Device) -> dict[int, float]:
-        samples = device.ask("nvmlDeviceGetProcessUtilization", self._since_us)
-        for sample in samples or ():
-            self._since_us = max(self._since_us, int(sample.timeStamp))
+        """By the newest sample of each; while all idle there are none, which is no refusal."""
+        arguments = device.handle, self._since_us
+        samples = device.ask_as(_SHARES, _SHARES, *arguments, ok=NOT_FOUND) or ()
+        samples = sorted(samples, key=lambda sample: int(sample.timeStamp))
+        if samples:
+            self._since_us = max(self._since_us, int(samples[-1].timeStamp))
         return {
             int(sample.pid): share
-            for sample in samples or ()
+            for sample in samples
             if (share := device.plausible.ratio(sample.smUtil)) is not None
         }
 

@@ -12,7 +12,6 @@ from pymon.model.gpu import EccCount, SlowReadings
 from pymon.sources.nvml import fields
 from pymon.sources.nvml.device import Device
 from pymon.sources.nvml.fields import Field
-from pymon.sources.nvml.plausible import POWER_MAX_W
 from pymon.sources.nvml.processes import Processes
 
 CLOCKS: Final = {"graphics": 0, "sm": 1, "memory": 2, "video": 3}
@@ -53,6 +52,7 @@ def read(
     pending, failure = (
         found.get((number, 0)) for number in (fields.REMAP_PENDING, fields.REMAP_FAILURE)
     )
+    state, status = _fabric(device)
     return SlowReadings(
         power_average_w=_watts(device, found, fields.POWER_AVERAGE),
         power_limits_w=tuple(
@@ -72,23 +72,22 @@ def read(
         row_remap_pending=None if pending is None else bool(pending),
         row_remap_failure=None if failure is None else bool(failure),
         recovery_action=found.get((fields.RECOVERY_ACTION, 0)),
-        fabric_state=_fabric(device),
+        fabric_state=state,
+        fabric_status=status,
         nvlink_errors_total=tuple(_nvlink_errors(found)),
         processes=processes.read(device, shares),
     )
 
 
 def _watts(device: Device, found: Found, number: int) -> float | None:
-    milliwatts = found.get((number, 0))
-    watts = None if milliwatts is None else milliwatts / 1000
-    return device.plausible.between(watts, 0, POWER_MAX_W)
+    return device.plausible.watts(found.get((number, 0)))
 
 
 def _clocks(device: Device) -> tuple[tuple[str, float], ...]:
     found = (
         (name, device.ask("nvmlDeviceGetClockInfo", domain)) for name, domain in CLOCKS.items()
     )
-    return tuple((name, mhz * 1e6) for name, mhz in found if mhz is not None)
+    return tuple((name, mhz * 1e6) for name, mhz in found if mhz)  # none runs at 0 MHz
 
 
 def _events(device: Device) -> tuple[tuple[str, bool], ...]:
@@ -130,11 +129,13 @@ def _ecc(device: Device, now_s: float) -> Iterator[EccCount]:
                     yield EccCount(severity, scope, name, int(checked))
 
 
-def _fabric(device: Device) -> int | None:
+def _fabric(device: Device) -> tuple[int | None, int | None]:
+    """The state of the registration and, once it has ended, NVML's code for how."""
     name, info = "nvmlDeviceGetGpuFabricInfoV", pynvml.c_nvmlGpuFabricInfo_v2_t()
     if device.ask_as(name, name, device.handle, ctypes.byref(info)) is None:
-        return None
-    return int(info.state) or None  # 0: there is no fabric
+        return None, None
+    state = int(info.state) or None  # 0: there is no fabric
+    return state, int(info.status) if state == pynvml.NVML_GPU_FABRIC_STATE_COMPLETED else None
 
 
 def _nvlink_errors(found: Found) -> Iterator[tuple[str, str, int]]:

@@ -27,6 +27,8 @@ NEVER_HEALTHY = {
     "pymon_nvml_hangs_total",
     "pymon_gpu_xid_events_total",
     "pymon_gpu_xid_last_timestamp_seconds",
+    "pymon_nvswitch_sxid_events_total",
+    "pymon_nvswitch_sxid_last_timestamp_seconds",
 }
 
 
@@ -210,6 +212,7 @@ print(json.dumps({
     "pymon_gpu_tensor_active_ratio": g.metrics[2].value / 100,
     "pymon_gpu_dram_active_ratio": g.metrics[3].value / 100,
     "pymon_gpu_fabric_state": fabric.state,
+    "pymon_gpu_fabric_status": fabric.status,
     f"pymon_gpu_process_memory_bytes/{process.pid}/": process.usedGpuMemory,
     f"pymon_gpu_process_sm_utilization_ratio/{process.pid}/":
         p.nvmlDeviceGetProcessUtilization(h, 0)[0].smUtil / 100,

@@ -51,7 +51,7 @@ KEYS = {
     "clocks_mhz": ["pymon_gpu_clock_hertz"],
     "event_reasons": ["pymon_gpu_clocks_event_active"],
     "ecc": ["pymon_gpu_ecc_errors_total"],
-    "fabric": ["pymon_gpu_fabric_state"],
+    "fabric": ["pymon_gpu_fabric_state", "pymon_gpu_fabric_status"],
     "processes": ["pymon_gpu_processes", "pymon_gpu_process_memory_bytes"],
     "event_types": [],
     "serial": [],
