@@ -1,5 +1,6 @@
 import pytest
 
+from tests.integration.gpus import Gpus
 from tests.integration.node import Node
 
 
@@ -10,3 +11,11 @@ def node(tmp_path):
     node = Node(tmp_path)
     yield node
     node.end()
+
+
+@pytest.fixture
+def gpus(tmp_path, monkeypatch):
+    """A node whose daemon reads the double of the driver's library; both end with the test."""
+    gpus = Gpus(tmp_path, monkeypatch)
+    yield gpus
+    gpus.node.end()

@@ -1,104 +1,16 @@
 """A real daemon at the double: what a scraper and an administrator meet while GPUs go bad."""
 
-import os
 import re
 import signal
 import subprocess
 import time
-import urllib.error
-import urllib.request
-from pathlib import Path
 from shutil import which
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
-from tests.integration.node import Node, Samples
-from tests.nvml_double import STATE, NodeDouble, mig_gpu, standard_node, uuid_of
+from tests.integration.gpus import ends_in_time, is_alive, workers_of
+from tests.nvml_double import NodeDouble, mig_gpu, standard_node, uuid_of
 from tests.waiting import until
-
-SCRAPE_S = 1.0  # a scrape must never wait for the driver; what it takes by itself is milliseconds
-
-
-class Gpus:
-    """A node with a daemon, and the double that it reads."""
-
-    def __init__(self, folder, monkeypatch):
-        self.folder, self.monkeypatch = folder, monkeypatch
-        self.node, self.double = Node(folder), None
-
-    def start(self, state=None, config="", **env):
-        self.double = NodeDouble(self.folder, state)
-        self.monkeypatch.setenv(STATE, str(self.double.path))
-        for name, value in env.items():
-            self.monkeypatch.setenv(name, value)
-        path = self.folder / "pymon.toml"
-        path.write_text(config)
-        options = [] if env else ["--nvml-library", str(self.double.library)]
-        daemon = self.node.daemon("--http", "127.0.0.1:0", "--config", str(path), *options)
-        until(self.is_ready, what="the first tick")
-        return daemon
-
-    def is_ready(self):
-        try:
-            return self.scrape()
-        except urllib.error.HTTPError:
-            return None
-
-    def scrape(self):
-        began_s = time.monotonic()
-        with urllib.request.urlopen(f"{self.node.http}/metrics", timeout=5) as page:
-            text = page.read().decode()
-        assert time.monotonic() - began_s < SCRAPE_S
-        return text
-
-    def samples(self):
-        found = {
-            (s.name, *(v for k, v in s.labels.items() if k not in ("uuid", "version"))): s.value
-            for family in text_string_to_metric_families(self.scrape())
-            for s in family.samples
-        }
-        return Samples(found, self.samples)
-
-    def until(self, *wanted, value=1):
-        def found():
-            samples = self.samples()
-            return samples if samples.get(wanted) == value else None
-
-        return until(found, what=f"{wanted} = {value}")
-
-
-@pytest.fixture
-def gpus(tmp_path, monkeypatch):
-    gpus = Gpus(tmp_path, monkeypatch)
-    yield gpus
-    gpus.node.end()
-
-
-def workers_of(pid):
-    """Its NVML workers that live."""
-    found = []
-    for line in subprocess.run(
-        ["ps", "-eo", "pid=,ppid=,stat=,args="], capture_output=True, text=True
-    ).stdout.splitlines():
-        worker, parent, stat, args = line.split(None, 3)
-        if int(parent) == pid and "nvml.worker" in args and not stat.startswith("Z"):
-            found.append(int(worker))
-    return found
-
-
-def is_alive(pid):
-    try:
-        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-    except OSError:
-        return False
-
-
-def ends_in_time(daemon):
-    began_s = time.monotonic()
-    daemon.terminate()
-    code = daemon.wait(5)
-    return code == 0 and time.monotonic() - began_s < 5
 
 
 @pytest.mark.parametrize("by", ["option", "path"])
@@ -109,43 +21,6 @@ def test_the_double_is_found_and_says_so(gpus, by):
 
     assert samples["pymon_build_info", "nvml"] == 1
     assert samples["pymon_gpu_utilization_ratio", "0"] == 0.97
-    assert ends_in_time(daemon)
-
-
-@pytest.mark.parametrize(
-    ("fault", "state", "seen"),
-    [
-        ({"function": "nvmlDeviceGetFieldValues", "hang": True, "gpu": 1}, "hung", "hangs"),
-        ({"function": "nvmlDeviceGetHandleByIndex_v2", "hang": True, "gpu": 1}, "hung", "hangs"),
-        ({"function": "*", "code": 15, "gpu": 1}, "lost", "errors"),
-        ({"function": "*", "code": 16, "gpu": 1}, "reset_required", "errors"),
-        ({"function": "*", "code": 4, "gpu": 1}, "no_permission", "errors"),
-        ({"function": "nvmlDeviceGetHandleByIndex_v2", "code": 999, "gpu": 1}, "unknown", "errors"),
-    ],
-)
-def test_a_bad_gpu_is_named_and_the_others_are_served_on(gpus, fault, state, seen):
-    daemon = gpus.start(standard_node(4), "[nvml]\ncall_timeout_s = 0.5")
-    healthy = gpus.until("pymon_gpus_visible", value=4)
-    gpus.until("pymon_gpu_gpm_window_seconds", "3", value=pytest.approx(1, abs=0.7))
-    if "HandleByIndex" in fault["function"]:  # asked only when the library comes up
-        os.kill(workers_of(daemon.pid)[0], signal.SIGKILL)
-    gpus.double.fail(**fault)
-    samples = gpus.until("pymon_gpu_state", "1", state)
-
-    assert samples["pymon_gpu_up", "1"] == 0
-    assert ("pymon_gpus_expected",) in samples
-
-    def are_counted():
-        return any(v for k, v in gpus.samples().items() if k[0] == f"pymon_nvml_{seen}_total")
-
-    until(are_counted, what=seen)
-    assert not [
-        k for k in samples if k[0].endswith(("_ratio", "_bytes", "_watts")) and k[1:2] == ("1",)
-    ]
-    others = {key for key in healthy if key[1:2] in (("0",), ("2",), ("3",))}
-    until(lambda: others <= gpus.samples().keys(), what="all of the healthy GPUs")
-    shown = gpus.node.pymon("status", "--socket", gpus.node.socket).stdout
-    assert f" {state} " in shown
     assert ends_in_time(daemon)
 
 
