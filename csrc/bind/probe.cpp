@@ -15,6 +15,7 @@
 #include "bind/probe_events.h"
 #include "bind/probe_gpu.h"
 #include "bind/probe_loaders.h"
+#include "bind/probe_memory.h"
 #include "bind/probe_optimizers.h"
 #include "bind/probe_state.h"
 #include "bind/probe_wrapper.h"
@@ -97,6 +98,7 @@ int open_page(const py::bytes& attach_id) {
   probe_state().clock.publish_to(made.value());
   pymon::event_log().publish_to(made.value());
   pymon::publish_collectives_to(made.value());
+  pymon::publish_memory_to(made.value());
   return made.value()->fd();
 }
 
@@ -142,6 +144,7 @@ PYBIND11_MODULE(_probe, module) {
   pymon::bind_gpu(module);
   pymon::bind_events(module);
   pymon::bind_collectives(module);
+  pymon::bind_memory(module);
   module.def("open_page", &open_page, py::arg("attach_id"), "Makes the page; gives its memfd, which stays ours.");
   module.def("set_activity_callback", [](const py::object& call) { set_callback(probe_state().on_activity, call); });
   module.def("set_step_callback", [](const py::object& call) { set_callback(probe_state().on_step, call); });

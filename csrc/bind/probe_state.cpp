@@ -7,6 +7,7 @@
 #include "bind/probe_events.h"
 #include "bind/probe_gpu.h"
 #include "bind/probe_loaders.h"
+#include "bind/probe_memory.h"
 #include "bind/probe_optimizers.h"
 
 namespace pymon {
@@ -89,10 +90,12 @@ bool call_on_step() noexcept {
   const uint64_t boundary_ns = state.clock.body().last_boundary_mono_ns;
   if (state.on_second != nullptr && boundary_ns - state.second_ns >= kSecondNs) {
     state.second_ns = boundary_ns;
+    const uint64_t begin_ns = mono_ns();
     PyObject* result = PyObject_CallNoArgs(state.on_second);
     if (result == nullptr && !PyErr_ExceptionMatches(PyExc_Exception)) return false;
     if (result == nullptr) PyErr_WriteUnraisable(state.on_second);
     Py_XDECREF(result);
+    state.clock.add_own(this_thread_clock(), mono_ns() - begin_ns);
   }
   if (state.on_step == nullptr) return true;
   PyObject* callback = state.on_step;
@@ -124,6 +127,7 @@ void forget_in_child() noexcept {
   forget_gpu_in_child();
   forget_events_in_child();
   publish_collectives_to(nullptr);
+  publish_memory_to(nullptr);
 }
 
 }  // namespace pymon

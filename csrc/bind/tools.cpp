@@ -26,6 +26,13 @@ py::bytes bytes_of(const std::vector<T>& values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
 }
 
+template <size_t size>
+py::tuple names_of(const char* const (&names)[size]) {
+  py::tuple found(size);
+  for (size_t i = 0; i < size; ++i) found[i] = names[i];
+  return found;
+}
+
 // A whole state of one section, or None.
 template <typename Body, bool (PageReader::*read)(Body*) const noexcept>
 py::object section(const PageReader& self) {
@@ -65,6 +72,7 @@ void bind_page(py::module_& module) {
       .def("run", &section<pymon::RunBody, &PageReader::run>)
       .def("events", &section<pymon::EventsBody, &PageReader::events>)
       .def("collectives", &section<pymon::CollectivesBody, &PageReader::collectives>)
+      .def("memory", &section<pymon::MemoryBody, &PageReader::memory>)
       .def("gpu_steps_after", &entries_after<pymon::GpuRingEntry, &PageReader::gpu_steps_after>, py::arg("step"))
       .def("events_after", &entries_after<pymon::EventEntry, &PageReader::events_after>, py::arg("number"))
       .def(
@@ -82,15 +90,9 @@ void bind_page(py::module_& module) {
 PYBIND11_MODULE(_tools, module) {
   module.doc() = "Page reader and trace engine.";
   bind_page(module);
-  module.def("work_class_names", [] {
-    py::tuple names(static_cast<size_t>(pymon::kWorkClassesUsed));
-    for (uint32_t work = 0; work < pymon::kWorkClassesUsed; ++work) names[work] = pymon::kWorkClassNames[work];
-    return names;
-  });
-  module.def("event_kind_names", [] {
-    py::tuple names(static_cast<size_t>(pymon::kEventKindsUsed));
-    for (uint32_t kind = 0; kind < pymon::kEventKindsUsed; ++kind) names[kind] = pymon::kEventKindNames[kind];
-    return names;
-  });
+  module.def("work_class_names", [] { return names_of(pymon::kWorkClassNames); });
+  module.def("event_kind_names", [] { return names_of(pymon::kEventKindNames); });
+  module.def("allocator_value_names", [] { return names_of(pymon::kAllocatorValueNames); });
+  module.def("host_value_names", [] { return names_of(pymon::kHostValueNames); });
   bind_trace(module);
 }

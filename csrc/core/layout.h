@@ -13,12 +13,14 @@
 
 #include "core/layout_collectives.h"
 #include "core/layout_events.h"
+#include "core/layout_memory.h"
 
 namespace pymon {
 
 constexpr uint32_t kMajor = 1;
-// 1: the GPU sections; 2: events; 3: the run section, samples, evaluations, checkpoints; 4: collectives
-constexpr uint32_t kMinor = 4;
+// 1: the GPU sections; 2: events; 3: the run section, samples, evaluations, checkpoints; 4: collectives;
+// 5: memory
+constexpr uint32_t kMinor = 5;
 constexpr char kMagic[8] = {'P', 'Y', 'M', 'O', 'N', 'P', 'G', '\0'};  // stored last, so a page without it is not ready
 
 constexpr uint32_t kPhases = 16;      // slots: 0..4 part the step, 5 and 6 lie beside it, 8..15 are pymon.phase(name)
@@ -64,13 +66,15 @@ struct Header {                 // offset
   uint64_t run_offset, run_bytes;      // 168, 176  RunSection (since minor 3)
   uint64_t events_offset, events_bytes;  // 184, 192  EventsSection (since minor 2)
   uint64_t collectives_offset, collectives_bytes;  // 200, 208  CollectivesSection (since minor 4)
-  uint64_t reserved[5];         // 216
+  uint64_t memory_offset, memory_bytes;  // 216, 224  MemorySection (since minor 5)
+  uint64_t reserved[3];         // 232
 };
 static_assert(sizeof(Header) == 256, "header is 256 bytes");
 static_assert(offsetof(Header, attach_id) == 56 && offsetof(Header, train_offset) == 72, "header layout");
 static_assert(offsetof(Header, ring_offset) == 120 && offsetof(Header, gpu_ring_offset) == 144, "header layout");
 static_assert(offsetof(Header, run_offset) == 168, "header layout");
 static_assert(offsetof(Header, events_offset) == 184 && offsetof(Header, collectives_offset) == 200, "header layout");
+static_assert(offsetof(Header, memory_offset) == 216, "header layout");
 
 // The training thread's section body. Words only, so that it is copied as relaxed atomic words under the seqlock.
 struct TrainBody {                         // word index
@@ -350,7 +354,9 @@ constexpr uint64_t kRunOffset = kEventsOffset + sizeof(EventsSection);
 static_assert(sizeof(RunSection) <= 4096, "run section");
 constexpr uint64_t kCollectivesOffset = kRunOffset + 4096;
 static_assert(sizeof(CollectivesSection) <= 4096, "collectives section");
-constexpr uint64_t kPageBytes = kCollectivesOffset + 4096;
+constexpr uint64_t kMemoryOffset = kCollectivesOffset + 4096;
+static_assert(sizeof(MemorySection) <= 4096, "memory section");
+constexpr uint64_t kPageBytes = kMemoryOffset + 4096;
 static_assert(kPageBytes % 4096 == 0, "whole memory pages");
 
 }  // namespace pymon

@@ -58,6 +58,9 @@ std::string fault_in(const Header& header, uint64_t page_bytes) {
   if (!sound(header.collectives_offset, header.collectives_bytes, sizeof(CollectivesSection))) {
     return "its section of collectives lies outside of it";
   }
+  if (!sound(header.memory_offset, header.memory_bytes, sizeof(MemorySection))) {
+    return "its section of memory lies outside of it";
+  }
   if (header.gpu_ring_offset == 0) return {};
   const uint64_t gpu_entry_bytes = header.gpu_ring_entry_bytes;
   if (gpu_entry_bytes < sizeof(GpuRingEntry) || gpu_entry_bytes % 8 != 0 || header.gpu_ring_entries == 0 ||
@@ -162,6 +165,12 @@ bool PageReader::collectives(CollectivesBody* out) const noexcept {
   const uint64_t* section = words_at(page_, header_.collectives_offset);
   return seqlock_copy(section, section + offsetof(CollectivesSection, body) / 8, out, kCollectivesWords,
                       kSeqlockAttempts);
+}
+
+bool PageReader::memory(MemoryBody* out) const noexcept {
+  if (header_.memory_offset == 0) return false;
+  const uint64_t* section = words_at(page_, header_.memory_offset);
+  return seqlock_copy(section, section + offsetof(MemorySection, body) / 8, out, kMemoryWords, kSeqlockAttempts);
 }
 
 void PageReader::events_after(uint64_t number, std::vector<EventEntry>* out) const {

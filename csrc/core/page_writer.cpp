@@ -89,6 +89,8 @@ void PageWriter::write_header(const uint8_t attach_id[16]) noexcept {
   header.run_bytes = sizeof(RunSection);
   header.collectives_offset = kCollectivesOffset;
   header.collectives_bytes = sizeof(CollectivesSection);
+  header.memory_offset = kMemoryOffset;
+  header.memory_bytes = sizeof(MemorySection);
 
   auto* words = reinterpret_cast<uint64_t*>(page_);
   store_words(words, &header, sizeof header / 8);
@@ -180,6 +182,12 @@ void PageWriter::publish_collectives(const CollectivesBody& body) noexcept {
   if (page_ == nullptr) return;
   uint64_t* section = words_at(kCollectivesOffset);
   seqlock_publish(section, section + offsetof(CollectivesSection, body) / 8, &body, kCollectivesWords);
+}
+
+void PageWriter::publish_memory(const MemoryBody& body) noexcept {
+  if (page_ == nullptr) return;
+  uint64_t* section = words_at(kMemoryOffset);
+  seqlock_publish(section, section + offsetof(MemorySection, body) / 8, &body, kMemoryWords);
 }
 
 void PageWriter::push_event(const EventEntry& entry) noexcept {

@@ -53,6 +53,7 @@ class PageWriter {
   void publish_run(const RunBody& body) noexcept;
   // Under the GIL.
   void publish_collectives(const CollectivesBody& body) noexcept;
+  void publish_memory(const MemoryBody& body) noexcept;
 
   // The memfd, for the daemon; -1 after `disarm_in_child`.
   int fd() const noexcept { return fd_; }

@@ -7,7 +7,7 @@ from typing import Final
 
 MAGIC: Final = b"PYMONPG\0"
 MAJOR: Final = 1
-MINOR: Final = 4
+MINOR: Final = 5
 
 PHASE_SLOTS: Final = 16
 STEP_PHASES: Final = 5  # slots 0..4 part the step: PHASES in pymon/model/training.py
@@ -83,14 +83,23 @@ COLLECTIVE_GROUPS: Final = 16
 GROUP_NAME_BYTES: Final = 32
 COLLECTIVES_BODY_BYTES: Final = 8 * 136
 
-PAGE_BYTES: Final = COLLECTIVES_OFFSET + 4096
+MEMORY_OFFSET: Final = COLLECTIVES_OFFSET + 4096
+ALLOCATOR_VALUES: Final = 15  # their names: pymon/link/memory_section.py
+ALLOCATOR_DEVICES: Final = 16
+DEVICE_UUID_BYTES: Final = 40
+HOST_VALUES: Final = 14
+MEMORY_HOST_BYTE: Final = 8 * 1
+MEMORY_ALLOCATOR_BYTE: Final = 8 * 32
+MEMORY_BODY_BYTES: Final = 8 * 416
+
+PAGE_BYTES: Final = MEMORY_OFFSET + 4096
 
 # Bounds of a reader against a hostile writer (csrc/core/page_reader.h).
 MAX_PAGE_BYTES: Final = 16 << 20
 
 # magic, major, minor, page_bytes, pid, start_ticks, created mono and real, attach_id, train, gpu, cupti, ring,
-# gpu ring, run, events, collectives
-HEADER: Final = struct.Struct("<8s2I5Q16s18Q")
+# gpu ring, run, events, collectives, memory
+HEADER: Final = struct.Struct("<8s2I5Q16s20Q")
 TRAIN_SCALARS: Final = struct.Struct("<24Q")
 TRAIN_PHASES: Final = struct.Struct(f"<{PHASE_SLOTS}Q")
 TRAIN_HISTOGRAM: Final = struct.Struct(f"<{HISTOGRAM_BUCKETS}Q")
@@ -106,6 +115,8 @@ GPU_RING_ENTRY: Final = struct.Struct("<7Q8x")
 CUPTI_SCALARS: Final = struct.Struct("<38Q")
 COLLECTIVES_SCALARS: Final = struct.Struct("<8Q")
 GROUP_STATE: Final = struct.Struct(f"<{GROUP_NAME_BYTES}s4Q")
+MEMORY_HOST: Final = struct.Struct(f"<{2 * HOST_VALUES}Q")  # when each was read, then the values
+ALLOCATOR_STATE: Final = struct.Struct(f"<{DEVICE_UUID_BYTES}s{4 + ALLOCATOR_VALUES}Q")
 EVENTS_SCALARS: Final = struct.Struct("<4Q")
 EVENT_SUMS: Final = struct.Struct("<6Q16x")
 EVENT_ENTRY: Final = struct.Struct("<6Q16x")

@@ -11,7 +11,14 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from pymon import native
-from pymon.link import collectives_section, event_section, gpu_sections, layout, run_section
+from pymon.link import (
+    collectives_section,
+    event_section,
+    gpu_sections,
+    layout,
+    memory_section,
+    run_section,
+)
 from pymon.link.page_twin import PageTwin
 
 Backend = Literal["native", "python"]
@@ -108,6 +115,7 @@ class _Raw(Protocol):
     def events(self) -> bytes | None: ...
     def events_after(self, number: int) -> bytes: ...
     def collectives(self) -> bytes | None: ...
+    def memory(self) -> bytes | None: ...
     def steps_after(self, step: int) -> tuple[bytes, int]: ...
 
 
@@ -189,6 +197,11 @@ class PageReader:
         """Process groups, and what DDP says of its own communication; None likewise."""
         body = self._open().collectives()
         return None if body is None else collectives_section.collectives_sample(body)
+
+    def memory(self) -> memory_section.MemorySample | None:
+        """The allocator of each device, and the host memory of the process and its workers; None likewise."""
+        body = self._open().memory()
+        return None if body is None else memory_section.memory_sample(body)
 
     def events_after(self, number: int) -> tuple[event_section.EventSample, ...]:
         """The single events after the one of this number, oldest first; any may be missing."""

@@ -44,6 +44,7 @@ class PageTwin:
         self._run_at: int = fields[21]
         self._events_at: int = fields[23]
         self._collectives_at: int = fields[25]
+        self._memory_at: int = fields[27]
 
     def header(self) -> bytes:
         """As it was when the page was opened."""
@@ -94,6 +95,10 @@ class PageTwin:
         """As `gpu`."""
         at, size = self._collectives_at, layout.COLLECTIVES_BODY_BYTES
         return self._section(at, size) if at else None
+
+    def memory(self) -> bytes | None:
+        """As `gpu`."""
+        return self._section(self._memory_at, layout.MEMORY_BODY_BYTES) if self._memory_at else None
 
     def events_after(self, number: int) -> bytes:
         """Events after this number in one string, oldest first; any may be missing."""
@@ -198,6 +203,9 @@ def _fault_in(raw: bytes, size: int) -> str:
         length < in_section + layout.COLLECTIVES_BODY_BYTES or not _inside(at, length, size)
     ):
         return "its section of collectives lies outside of it"
+    at, length = fields[27:29]
+    if at and (length < in_section + layout.MEMORY_BODY_BYTES or not _inside(at, length, size)):
+        return "its section of memory lies outside of it"
     sound_entries = gpu_entry_bytes >= layout.GPU_RING_ENTRY_BYTES and gpu_entry_bytes % 8 == 0
     sound_entries = sound_entries and gpu_entries > 0
     if gpu_ring_at and not (

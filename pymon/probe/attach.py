@@ -59,6 +59,7 @@ def _attach() -> bool:
 def _install(module: Any, torch: Any) -> bool:
     # All of the probe is loaded here, right after torch: later it would cost the first step.
     from pymon.probe import (
+        allocator,
         budget,
         captures,
         checkpoints,
@@ -66,6 +67,7 @@ def _install(module: Any, torch: Any) -> bool:
         events,
         gpu,
         hooks,
+        host_memory,
         profiler_registry,
         sender,
     )
@@ -81,9 +83,11 @@ def _install(module: Any, torch: Any) -> bool:
     hooks.install(module, torch)
     watching = events.Events(module)
     checkpoints.install(module, watching.saved)
-    _state["watchers"] = watching, collectives.Collectives(module)
-    for watcher in _state["watchers"]:
+    looking = collectives.Collectives(module), allocator.Allocator(module, warn)
+    _state["watchers"] = watching, looking[0], host_memory.HostMemory(module)
+    for watcher in (watching, *looking):
         watcher.install(torch)
+    module.set_second_callback(functools.partial(_look, *looking))
     _state["native"] = module
     return True
 
@@ -126,6 +130,13 @@ def _tick(*watchers: Any) -> None:
     for watcher in watchers:
         with contextlib.suppress(Exception):  # each costs itself only, not the others or the socket
             watcher.poll()
+
+
+def _look(*watchers: Any) -> None:
+    """Training thread, after a step, once a second at most."""
+    for watcher in watchers:
+        with contextlib.suppress(Exception):
+            watcher.look()
 
 
 def warn(text: str) -> None:

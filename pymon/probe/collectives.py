@@ -42,7 +42,6 @@ class Collectives:
                     built._set_ddp_runtime_logging_sample_rate(_EACH_ITERATION)
 
         ddp.__init__ = init
-        self._native.set_second_callback(self.look)
 
     def look(self) -> None:
         """Training thread, after a step, once a second: DDP's reducer holds a lock within a backward pass."""

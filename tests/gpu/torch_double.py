@@ -15,6 +15,8 @@ import time
 from types import SimpleNamespace
 from typing import Any
 
+from tests.allocator_double import AllocatorDouble
+
 STREAM = 0x70
 KERNEL_NS, GAP_NS = 5000, 1000
 # Operators that launch nothing on a GPU; views and allocations.
@@ -68,7 +70,7 @@ def install() -> str:
     cuda.graph = capturing
     torch._C._cuda_getDevice = lambda: 0
     torch._C._cuda_getCurrentRawStream = lambda device: STREAM
-    torch._C._cuda_memoryStats = lambda device: {"reserved_bytes": {"all": {"current": 0}}}
+    AllocatorDouble().replace_in(torch)
     torch.profiler.profile = lambda **how: Session(gpu)
     return "cpu"
 

@@ -79,6 +79,8 @@ def header(**changes: int | bytes) -> bytes:
         "events_bytes": 0,
         "collectives_offset": 0,
         "collectives_bytes": 0,
+        "memory_offset": 0,
+        "memory_bytes": 0,
     }
     return layout.HEADER.pack(*(fields | changes).values())
 

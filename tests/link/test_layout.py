@@ -7,7 +7,7 @@ import pytest
 from pymon.link import layout
 from tests.native.build import built
 
-HEADER_FIELD_ENDS = 216  # `reserved` begins there in layout.h
+HEADER_FIELD_ENDS = 232  # `reserved` begins there in layout.h
 
 
 @pytest.mark.timeout(600)
@@ -45,3 +45,6 @@ def test_structs_fill_their_places():
     assert layout.RUN_SCALARS.size == layout.RUN_WAIT_HISTOGRAM_BYTE
     assert layout.RUN_WAIT_HISTOGRAM_BYTE + layout.RUN_WAIT.size <= layout.RUN_BODY_BYTES
     assert layout.WORK_SUMS.size == layout.WORK_SUMS_BYTES
+    assert layout.MEMORY_HOST_BYTE + layout.MEMORY_HOST.size <= layout.MEMORY_ALLOCATOR_BYTE
+    states_bytes = layout.ALLOCATOR_DEVICES * layout.ALLOCATOR_STATE.size
+    assert layout.MEMORY_ALLOCATOR_BYTE + states_bytes == layout.MEMORY_BODY_BYTES

@@ -9,6 +9,7 @@ from pymon import native
 from pymon.link import layout
 from pymon.link.event_section import KINDS
 from pymon.link.gpu_sections import WORK_CLASSES
+from pymon.link.memory_section import ALLOCATOR_VALUES, HOST_VALUES
 from pymon.link.page import PageError, PageReader
 from pymon.link.page_twin import PageTwin
 from tests.link import page_peer
@@ -374,6 +375,45 @@ class TestCollectives:
         assert opened(made(content=page_peer.header(minor=3))).collectives() is None
 
 
+class TestMemory:
+    @pytest.mark.skipif(TOOLS is None, reason=WHY_NOT)
+    def test_values_are_those_of_cpp(self):
+        assert TOOLS.allocator_value_names() == ALLOCATOR_VALUES
+        assert TOOLS.host_value_names() == HOST_VALUES
+
+    def test_a_fresh_page_tells_of_no_memory(self, trainer, opened):
+        memory = opened(trainer.fd).memory()
+        assert (memory.allocators, memory.host) == ((), {})
+
+    def test_fields_have_the_words_of_the_layout(self, trainer, opened):
+        trainer.say("memory 1000")
+        memory = opened(trainer.fd).memory()
+        first, second = memory.allocators
+        assert (first.uuid, second.uuid) == ("", "GPU-1")
+        at = 1000 + 32 + 24  # of the second one's words
+        assert (second.device, second.step, second.read_mono_ns) == (at + 5, at + 6, at + 7)
+        assert second.values == {"allocated_bytes": at + 9, "ooms_total": at + 18}
+        assert memory.host["rss_bytes"] == (1015, 1001)
+        assert memory.host["workers_uss_bytes"] == (1023, 1009)
+        assert tuple(memory.host) == HOST_VALUES
+
+    def test_a_number_of_devices_that_lies_leads_nowhere(self, trainer, opened):
+        trainer.say("memory 1000")
+        os.pwrite(trainer.fd, b"\xff" * 8, layout.MEMORY_OFFSET + layout.TRAIN_BODY_IN_SECTION)
+        assert len(opened(trainer.fd).memory().allocators) == layout.ALLOCATOR_DEVICES
+
+    @pytest.mark.parametrize("value", [8, 257, layout.PAGE_BYTES, 2**63, 2**64 - 8])
+    def test_an_offset_outside_of_the_page_is_refused(self, made, opened, value):
+        size = layout.MEMORY_BODY_BYTES + layout.TRAIN_BODY_IN_SECTION
+        with pytest.raises(PageError, match="outside"):
+            opened(made(content=page_peer.header(memory_offset=value, memory_bytes=size)))
+
+    def test_a_section_that_is_too_short_is_refused(self, made, opened):
+        fields = {"memory_offset": layout.MEMORY_OFFSET, "memory_bytes": 64}
+        with pytest.raises(PageError, match="its section of memory lies outside of it"):
+            opened(made(content=page_peer.header(**fields)))
+
+
 SECTION_HEAD = layout.TRAIN_BODY_IN_SECTION
 MINORS = [  # where the page of each ended, and what its header gained
     (layout.GPU_OFFSET, {}),
@@ -398,10 +438,17 @@ MINORS = [  # where the page of each ended, and what its header gained
         {"run_offset": layout.RUN_OFFSET, "run_bytes": SECTION_HEAD + layout.RUN_BODY_BYTES},
     ),
     (
-        layout.PAGE_BYTES,
+        layout.MEMORY_OFFSET,
         {
             "collectives_offset": layout.COLLECTIVES_OFFSET,
             "collectives_bytes": SECTION_HEAD + layout.COLLECTIVES_BODY_BYTES,
+        },
+    ),
+    (
+        layout.PAGE_BYTES,
+        {
+            "memory_offset": layout.MEMORY_OFFSET,
+            "memory_bytes": SECTION_HEAD + layout.MEMORY_BODY_BYTES,
         },
     ),
 ]
@@ -414,6 +461,7 @@ class TestOtherVersions:
         for line in ("publish 1", "push 1 9", "gpu 1", "gpu_push 1 9", "events 1 1 9", "run 1"):
             trainer.say(line)
         trainer.say("collectives 1")
+        trainer.say("memory 1")
         newest = os.pread(trainer.fd, layout.PAGE_BYTES, 0)
         size = MINORS[minor][0]
         fields = {name: at for _, more in MINORS[: minor + 1] for name, at in more.items()}
@@ -427,7 +475,7 @@ class TestOtherVersions:
         assert page.header.minor == minor
         assert page.train().steps_total == 2
         assert [step.step for step in page.steps_after(0)[0]] == list(range(1, 10))
-        for name in ("gpu", "cupti", "run", "events", "collectives"):
+        for name in ("gpu", "cupti", "run", "events", "collectives", "memory"):
             assert (getattr(page, name)() is not None) == (f"{name}_offset" in fields), name
         assert len(page.gpu_steps_after(0)) == (9 if minor >= 1 else 0)
 

@@ -7,6 +7,7 @@
 //   events N A B  an events body likewise, and the events A to B
 //   run N         a run body likewise
 //   collectives N a body of collectives likewise, two groups
+//   memory N      a body of memory likewise, two devices
 //   die           leaves the seqlock as a writer does that dies in mid-copy
 #include <sys/mman.h>
 
@@ -91,6 +92,14 @@ int print_layout() {
   print("COLLECTIVE_GROUPS", kCollectiveGroups);
   print("GROUP_NAME_BYTES", kGroupNameBytes);
   print("COLLECTIVES_BODY_BYTES", sizeof(CollectivesBody));
+  print("MEMORY_OFFSET", kMemoryOffset);
+  print("ALLOCATOR_VALUES", kAllocatorValues);
+  print("ALLOCATOR_DEVICES", kAllocatorDevices);
+  print("DEVICE_UUID_BYTES", kDeviceUuidBytes);
+  print("HOST_VALUES", kHostValues);
+  print("MEMORY_HOST_BYTE", offsetof(MemoryBody, host_read_mono_ns));
+  print("MEMORY_ALLOCATOR_BYTE", offsetof(MemoryBody, allocator));
+  print("MEMORY_BODY_BYTES", sizeof(MemoryBody));
   print("PAGE_BYTES", kPageBytes);
   return 0;
 }
@@ -175,6 +184,14 @@ int main(int count, char** arguments) {
       for (auto& group : body.group) std::memset(group.name, 0, sizeof group.name);
       std::strcpy(body.group[1].name, "tensor");
       writer.publish_collectives(body);
+    } else if (std::sscanf(line, "memory %llu", &a) == 1) {
+      MemoryBody body;
+      fill(&body, a);
+      body.devices = 2;
+      for (auto& device : body.allocator) std::memset(device.uuid, 0, sizeof device.uuid);
+      std::strcpy(body.allocator[1].uuid, "GPU-1");
+      body.allocator[1].told = 1 << kAllocated | 1 << kOoms;
+      writer.publish_memory(body);
     } else if (std::sscanf(line, "events %llu %llu %llu", &a, &b, &c) == 3) {
       publish_events(writer, a, b, c);
     } else if (std::sscanf(line, "run %llu", &a) == 1) {
