@@ -113,7 +113,9 @@ def loader(start_method):
 
     def told():
         host = child.page()["memory"]["host"]
-        return "workers_uss_bytes" in host and host["workers_shm_bytes"][1] > began_ns
+        # A worker has its name once it has imported torch, which a forkserver's do one by one.
+        found = "workers_uss_bytes" in host and host.get("workers", [0])[0] == 2
+        return found and host["workers_shm_bytes"][1] > began_ns
 
     until(told)
     return {"held": len(held)}
