@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from pymon.model.gpu import Gpu
 from pymon.model.jobs import GpuTime, Holding, JobProcess
 
-# A gap longer than that between two looks is time that nobody watched, and is not counted.
-_GAP_S = 5.0
 _FORGET_S = 900.0  # as long as the series of a process that ended
 _JOBS_MAX = 128
 
@@ -23,8 +21,12 @@ class _Spent:
 
 @dataclass(slots=True)
 class GpuTimes:
-    """Sums by user and job. A GPU whose use the driver does not tell counts neither as idle nor as allocated."""
+    """Sums by user and job. A GPU whose use the driver does not tell counts neither as idle nor as allocated.
 
+    More than `gap_s` between two looks is time that nobody watched, and is not counted.
+    """
+
+    gap_s: float
     _spent: dict[tuple[str, str], _Spent] = field(default_factory=dict)
     _last_ns: int | None = None
 
@@ -49,7 +51,7 @@ class GpuTimes:
             idle = is_idle(by_uuid[uuid], instance)
             if job in self._spent:
                 self._spent[job].seen_ns = now_ns
-            if idle is None or since_s > _GAP_S:
+            if idle is None or since_s > self.gap_s:
                 continue
             spent = self._spent.setdefault(job, _Spent(seen_ns=now_ns))
             spent.allocated_s += since_s

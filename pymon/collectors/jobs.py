@@ -22,6 +22,7 @@ from pymon.sources.process import Processes
 
 # A process that ended stays in the driver's list until its next reading, and its GPU takes a moment to be let go.
 GONE_S = 3 * LOOK_S
+_EACH_S = 5.0
 
 
 def user_name(uid: int) -> str:
@@ -44,7 +45,7 @@ class JobsCollector:
     """
 
     name: ClassVar[str] = "jobs"
-    interval_s: ClassVar[float] = 5.0
+    interval_s: ClassVar[float] = _EACH_S
     timeout_s: ClassVar[float] = 0.5
     processes: Processes = field(default_factory=Processes)
     newest: Newest = no_snapshot
@@ -55,7 +56,7 @@ class JobsCollector:
     _lists: dict[str, tuple[GpuProcess, ...]] = field(default_factory=dict)  # by GPU
     _gone: dict[tuple[str, int], int] = field(default_factory=dict)  # GPU and pid -> since when
     _pids: HostPids | None = None
-    _times: GpuTimes = field(default_factory=GpuTimes)
+    _times: GpuTimes = field(default_factory=lambda: GpuTimes(gap_s=3 * _EACH_S))
 
     def collect(self) -> JobsSection:
         """Read once."""

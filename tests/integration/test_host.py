@@ -14,7 +14,6 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from pymon.cli.child_env import training_environment
-from pymon.link import wire
 from tests.collectors import whole
 from tests.daemon import pages
 from tests.host_tree import KERNEL_THREAD, HostTree
@@ -57,12 +56,7 @@ class Watched(Node):
 
     def connect(self, **facts):
         """A trainer that is this process."""
-        fd = pages.memfd_page()
-        sock = pages.connect(self.socket)
-        pages.send(sock, wire.Hello("ab" * 16, os.getpid(), **facts), [fd])
-        os.close(fd)
-        assert isinstance(pages.receive(sock), wire.Welcome)
-        return sock
+        return pages.trainer(self.socket, **facts)
 
 
 @pytest.fixture
