@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pymon.collectors.gpu_work import MAX_COUNT
+from pymon.collectors.memory import memory
 from pymon.collectors.processes import COUNTING, record
 from pymon.link.kept_page import KeptPage
 from pymon.link.page import TrainSample
@@ -16,6 +17,7 @@ def black_box(kept: KeptPage) -> BlackBox:
     try:
         sample = page.train()
         samples, _ = page.steps_after(0)
+        used = memory(page.memory(), kept.ended_mono_ns)
         clocks_ns = page.header.created_real_ns - page.header.created_mono_ns
     finally:
         page.close()
@@ -45,6 +47,7 @@ def black_box(kept: KeptPage) -> BlackBox:
         since_step_s=max(0, kept.ended_mono_ns - last_ns) / 1e9 if last_ns else None,
         steps=tuple(record(step) for step in samples),
         step_began_real_ns=tuple(s.end_mono_ns - s.duration_ns + clocks_ns for s in samples),
+        memory=used,
     )
 
 

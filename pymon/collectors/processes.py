@@ -11,10 +11,13 @@ from typing import ClassVar, Protocol
 from pymon.base.clock import Clock, SystemClock
 from pymon.collectors.collectives import collectives
 from pymon.collectors.gpu_work import MAX_COUNT, cuda_events, cupti_sums
+from pymon.collectors.memory import memory, memory_lie
 from pymon.collectors.page_truth import STUCK_LOOKS, lie
 from pymon.collectors.run_progress import progress
 from pymon.collectors.training_events import training_events
+from pymon.collectors.trend import Trends
 from pymon.link import layout
+from pymon.link.memory_section import MemorySample
 from pymon.link.page import PageReader, StepSample, TrainSample
 from pymon.link.wire import Hello
 from pymon.model.distribution import Histogram
@@ -62,6 +65,7 @@ class _Known:
     ended_ns: int | None = None
     sample: TrainSample | None = None  # the newest whole one
     stuck: int = 0  # looks since then
+    trends: Trends = field(default_factory=Trends)
     lies: bool = False  # it is being dropped, and read no more
 
 
@@ -116,8 +120,9 @@ class ProcessesCollector:
         if known.ended_ns is not None:
             return known.newest
         sample = None if known.lies else attached.page.train()
+        used = attached.page.memory()
         steps, lost = attached.page.steps_after(known.last_step)
-        if attached.ended is None and (why := _lie(known, sample, steps)):
+        if attached.ended is None and (why := _lie(known, sample, steps, used)):
             known.lies = True
             attached.drop(why)
         if known.lies:
@@ -141,6 +146,7 @@ class ProcessesCollector:
                 cupti=cupti_sums(attached.page.cupti()),
                 events=training_events(attached.page.events(), events),
                 collectives=collectives(attached.page.collectives(), now_ns),
+                memory=memory(used, now_ns, known.trends, process.steps_total),
             )
         elif known.newest is not None:
             known.newest = replace(_with_steps(known.newest, ()), ended=attached.ended)
@@ -153,11 +159,16 @@ class ProcessesCollector:
         return known.newest
 
 
-def _lie(known: _Known, sample: TrainSample | None, steps: tuple[StepSample, ...]) -> str:
+def _lie(
+    known: _Known,
+    sample: TrainSample | None,
+    steps: tuple[StepSample, ...],
+    used: MemorySample | None,
+) -> str:
     if known.lies:
         return ""
     if sample is not None:
-        return lie(known.sample, sample, steps[-1].step if steps else 0)
+        return lie(known.sample, sample, steps[-1].step if steps else 0) or memory_lie(used)
     known.stuck += 1
     return "its lock is stuck" if known.stuck >= STUCK_LOOKS else ""
 

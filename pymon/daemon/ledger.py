@@ -142,14 +142,17 @@ def _advice(captures: Iterable[RunCapture], incidents: Iterable[Incident]) -> st
 def for_history(snapshot: Snapshot, kinds: tuple[type[Section], ...]) -> Snapshot:
     """What detectors read of it: quarters of an hour of all else would fill the memory.
 
-    Of a training process neither single steps, which are read once, nor the GPU's sums and events (10 kB a tick).
+    Of a training process neither single steps, which are read once, nor the GPU's sums, events and memory (10 kB a
+    tick).
     """
     outcomes = []
     for outcome in snapshot.outcomes:
         section = outcome.section
         if isinstance(section, TrainingSection):
             bare = tuple(
-                replace(process, new_steps=(), cuda_events=None, cupti=None, events=None)
+                replace(
+                    process, new_steps=(), cuda_events=None, cupti=None, events=None, memory=None
+                )
                 for process in section.processes
             )
             section = TrainingSection(bare)

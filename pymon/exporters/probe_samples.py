@@ -7,7 +7,33 @@ from collections.abc import Iterator
 from pymon.exporters.sample import Sample
 from pymon.model.collectives import Collectives
 from pymon.model.events import TrainingEvents
+from pymon.model.memory import AllocatorUse, HostUse
 from pymon.model.training import TrainingProcess
+
+# Field of the model -> family. What the daemon reads by itself (resident memory, descriptors) is exported from there.
+_ALLOCATOR = {
+    "allocated_bytes": "pymon_allocator_allocated_bytes",
+    "reserved_bytes": "pymon_allocator_reserved_bytes",
+    "active_bytes": "pymon_allocator_active_bytes",
+    "inactive_split_bytes": "pymon_allocator_inactive_split_bytes",
+    "requested_bytes": "pymon_allocator_requested_bytes",
+    "allocated_peak_bytes": "pymon_allocator_allocated_peak_bytes",
+    "reserved_peak_bytes": "pymon_allocator_reserved_peak_bytes",
+    "segments": "pymon_allocator_segments",
+    "alloc_retries_total": "pymon_allocator_retries_total",
+    "ooms_total": "pymon_allocator_ooms_total",
+    "device_allocs_total": "pymon_allocator_device_allocs_total",
+    "device_frees_total": "pymon_allocator_device_frees_total",
+    "allocated_slope_bytes": "pymon_allocator_allocated_slope_bytes",
+    "reserved_slope_bytes": "pymon_allocator_reserved_slope_bytes",
+}
+_HOST = {
+    "uss_bytes": "pymon_process_unique_memory_bytes",
+    "shm_bytes": "pymon_process_shm_held_bytes",
+    "rss_slope_bytes": "pymon_process_resident_memory_slope_bytes",
+    "workers_uss_bytes": "pymon_loader_workers_unique_memory_bytes",
+    "workers_shm_bytes": "pymon_loader_workers_shm_held_bytes",
+}
 
 
 def about_probe(process: TrainingProcess, labels: tuple[str, ...]) -> Iterator[Sample]:
@@ -16,6 +42,20 @@ def about_probe(process: TrainingProcess, labels: tuple[str, ...]) -> Iterator[S
         yield from _about_events(process.events, labels)
     if process.collectives is not None:
         yield from _about_collectives(process.collectives, labels)
+    if process.memory is not None and process.ended is None:
+        for allocator in process.memory.allocators:
+            yield from _fields(
+                _ALLOCATOR, allocator, (str(allocator.device), allocator.uuid, *labels)
+            )
+        yield from _fields(_HOST, process.memory.host, labels)
+
+
+def _fields(
+    families: dict[str, str], of: AllocatorUse | HostUse, labels: tuple[str, ...]
+) -> Iterator[Sample]:
+    for field, family in families.items():
+        if (value := getattr(of, field)) is not None:
+            yield family, labels, value
 
 
 def _about_events(events: TrainingEvents, labels: tuple[str, ...]) -> Iterator[Sample]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pymon.model.memory import ProcessMemory
 from pymon.model.training import Counting, StepRecord
 
 
@@ -34,3 +35,6 @@ class BlackBox:
     since_step_s: float | None  # from the last step's end until the end was seen
     steps: tuple[StepRecord, ...]  # the last ones, oldest first, up to 4,096
     step_began_real_ns: tuple[int, ...] = ()  # one per step, for the trace
+    memory: ProcessMemory | None = (
+        None  # as it was read last; None: the probe, an older one, does not tell
+    )

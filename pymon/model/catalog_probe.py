@@ -12,6 +12,8 @@ PROCESS: Final = (
     "pid",
 )  # labels of a training process; the rest is in pymon_process_info
 
+ALLOCATOR: Final = ("device", "uuid", *PROCESS)
+
 PROBE_METRICS: Final[tuple[Metric, ...]] = (
     Metric("pymon_training_events_total", "counter", "Events that explain a slow step, by kind: garbage collections "
            "(`gc_young`, `gc_full`), `compile`, `recompile`, `graph_break`, `checkpoint_save` (training waits), "
@@ -29,4 +31,36 @@ PROBE_METRICS: Final[tuple[Metric, ...]] = (
     Metric("pymon_ddp_overlap_seconds_total", "counter", "Of it, what lay beside the backward pass.", PROCESS),
     Metric("pymon_collective_sequence", "gauge", "Collectives that a process group has begun, DDP's own included: of "
            "ranks that stand still the one behind has the smallest.", ("group", *PROCESS)),
+    Metric("pymon_allocator_allocated_bytes", "gauge", "Device memory of tensors by torch's CUDA allocator, after a "
+           "step; `device` is torch's index, `uuid` as NVML has it or empty.", ALLOCATOR),
+    Metric("pymon_allocator_reserved_bytes", "gauge", "What the allocator has taken from the device: that, and what it "
+           "caches.", ALLOCATOR),
+    Metric("pymon_allocator_active_bytes", "gauge", "Allocated, or freed and still in use by another stream.",
+           ALLOCATOR),
+    Metric("pymon_allocator_inactive_split_bytes", "gauge", "Free parts of blocks that are in use: fragmentation, "
+           "which cannot be given back to the device.", ALLOCATOR),
+    Metric("pymon_allocator_requested_bytes", "gauge", "Allocated bytes as they were asked for, before rounding.",
+           ALLOCATOR),
+    Metric("pymon_allocator_allocated_peak_bytes", "gauge", "The user's own peak of allocated bytes: since the start, "
+           "or since they reset it.", ALLOCATOR),
+    Metric("pymon_allocator_reserved_peak_bytes", "gauge", "Likewise, of reserved bytes.", ALLOCATOR),
+    Metric("pymon_allocator_segments", "gauge", "Segments that the allocator has from the device.", ALLOCATOR),
+    Metric("pymon_allocator_retries_total", "counter", "Failed allocations that flushed the whole cache to try again.",
+           ALLOCATOR),
+    Metric("pymon_allocator_ooms_total", "counter", "Out-of-memory errors raised.", ALLOCATOR),
+    Metric("pymon_allocator_device_allocs_total", "counter", "Allocations from the device (cudaMalloc and the like).",
+           ALLOCATOR),
+    Metric("pymon_allocator_device_frees_total", "counter", "Frees to the device.", ALLOCATOR),
+    Metric("pymon_allocator_allocated_slope_bytes", "gauge", "Growth of the allocated bytes per step over the last ten "
+           "minutes (Theil-Sen); absent before 100 s.", ALLOCATOR),
+    Metric("pymon_allocator_reserved_slope_bytes", "gauge", "Likewise, of reserved bytes.", ALLOCATOR),
+    Metric("pymon_process_unique_memory_bytes", "gauge", "Private pages of the process (USS): what its end would free. "
+           "Once a minute at most.", PROCESS),
+    Metric("pymon_process_shm_held_bytes", "gauge", "Files of /dev/shm that the process holds.", PROCESS),
+    Metric("pymon_process_resident_memory_slope_bytes", "gauge", "Growth of its resident memory per step over the last "
+           "ten minutes (Theil-Sen); absent before 100 s.", PROCESS),
+    Metric("pymon_loader_workers_unique_memory_bytes", "gauge", "Private pages of its loader workers. Once a minute at "
+           "most.", PROCESS),
+    Metric("pymon_loader_workers_shm_held_bytes", "gauge", "Files of /dev/shm that its loader workers hold and the "
+           "process does not: batches on their way.", PROCESS),
 )  # fmt: skip

@@ -9,6 +9,7 @@ from pymon.model.collectives import Collectives
 from pymon.model.distribution import Histogram
 from pymon.model.events import TrainingEvents
 from pymon.model.gpu_work import CudaEvents, CuptiSums
+from pymon.model.memory import ProcessMemory
 from pymon.model.progress import Progress
 from pymon.model.snapshot import Section
 
@@ -109,6 +110,7 @@ class TrainingProcess:
     doing_age_s: float | None = None  # since it began
     events: TrainingEvents | None = None
     collectives: Collectives | None = None
+    memory: ProcessMemory | None = None
     # By the kernel, in the daemon's own pid namespace; None where the process lies outside of it.
     host_pid: int | None = None
 

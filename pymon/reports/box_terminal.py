@@ -9,8 +9,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from pymon.base.units import human_seconds
+from pymon.base.units import human_bytes, human_seconds
 from pymon.model.blackbox import BlackBox
+from pymon.model.memory import AllocatorUse, HostUse
 from pymon.model.training import PHASES, Counting, StepRecord
 
 
@@ -21,6 +22,10 @@ def render(box: BlackBox, steps: int) -> RenderableType:
     lines.extend(Text(f"          {line}") for line in box.evidence)
     lines.append(Text(f"  was     {_was(box)}"))
     lines.append(Text(f"  steps   {_counted(box)}"))
+    if box.memory is not None:
+        lines.extend(Text(f"  memory  {_allocator(one)}") for one in box.memory.allocators)
+        if host := _host(box.memory.host):
+            lines.append(Text(f"  host    {host}"))
     if box.steps:
         lines.append(_table(box, box.steps[-steps:]))
     return Group(*lines)
@@ -59,6 +64,43 @@ def _counted(box: BlackBox) -> str:
     median_s = statistics.median(step.duration_s for step in box.steps)
     since = f", the last one {human_seconds(box.since_step_s)} before" if box.since_step_s else ""
     return f"{total}{how}; median {human_seconds(median_s)} of the last {len(box.steps):,}{since}"
+
+
+def _allocator(one: AllocatorUse) -> str:
+    """What decides about an out-of-memory error: how much was in use, cached, and in pieces."""
+    sizes = _sizes(
+        (one.allocated_bytes, "allocated"),
+        (one.reserved_bytes, "reserved"),
+        (one.inactive_split_bytes, "in free pieces"),
+        (one.allocated_peak_bytes, "at the peak"),
+        (one.device_memory_bytes, "on the device"),
+    )
+    counts = [
+        f"{count:,} {word}"
+        for count, word in ((one.alloc_retries_total, "retries"), (one.ooms_total, "out of memory"))
+        if count
+    ]
+    when = f"{human_seconds(one.age_s)} before the end was seen"
+    return f"cuda:{one.device}  {', '.join([*sizes, *counts])}; {when}"
+
+
+def _host(host: HostUse) -> str:
+    own = _sizes(
+        (host.rss_bytes, "resident"),
+        (host.uss_bytes, "its own alone"),
+        (host.shm_bytes, "in /dev/shm"),
+    )
+    theirs = _sizes(
+        (host.workers_rss_bytes, "resident"),
+        (host.workers_uss_bytes, "their own alone"),
+        (host.workers_shm_bytes, "more in /dev/shm"),
+    )
+    workers = f"; {host.workers} workers: {', '.join(theirs)}" if host.workers and theirs else ""
+    return ", ".join(own) + workers
+
+
+def _sizes(*sizes: tuple[int | None, str]) -> list[str]:
+    return [f"{human_bytes(size)} {word}" for size, word in sizes if size is not None]
 
 
 def _table(box: BlackBox, steps: tuple[StepRecord, ...]) -> Table:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from pymon.collectors.processes import KEEP_ENDED_MAX, KEEP_ENDED_S, ProcessesCollector
+from pymon.link.memory_section import MemorySample
 from pymon.link.page import StepSample, TrainSample
 from pymon.link.run_section import run_sample
 from pymon.link.wire import Hello
@@ -22,6 +23,7 @@ class PageDouble:
     steps: tuple = ()
     lost: int = 0
     closed: bool = False
+    used: object = None
 
     def train(self):
         return self.sample
@@ -46,6 +48,9 @@ class PageDouble:
 
     def collectives(self):
         return None
+
+    def memory(self):
+        return self.used
 
     def events_after(self, number):
         return ()
@@ -252,6 +257,19 @@ def test_a_page_that_says_what_cannot_be_is_dropped_and_its_last_word_is_not_bel
     assert process.ended == attached.ended
     assert (process.steps_total, process.steps_lost_total) == (2, 0)
     assert attached.page.closed
+
+
+def test_a_page_whose_memory_cannot_be_is_dropped(one):
+    collector, attached, _ = one
+    attached.page.used = MemorySample((), {"rss_bytes": (5, 1)})
+    (process,) = collector.collect().processes
+    assert process.memory.host.rss_bytes == 5
+    assert not attached.dropped
+
+    attached.page.used = MemorySample((), {"rss_bytes": (2**60, 1)})
+    (process,) = collector.collect().processes
+    assert attached.dropped.startswith("rss_bytes is 1,152,921,504,606,846,976")
+    assert process.memory.host.rss_bytes == 5
 
 
 def test_a_lock_that_is_stuck_is_given_ten_looks(one):

@@ -9,6 +9,7 @@ from pymon.link import layout
 from pymon.link.collectives_section import collectives_sample
 from pymon.link.event_section import KINDS, event_samples, events_sample
 from pymon.model.catalog import BY_NAME
+from pymon.model.memory import AllocatorUse, HostUse, ProcessMemory
 from tests.detectors.histories import PROCESS
 
 LABELS = ("0", "job", "7")
@@ -97,3 +98,27 @@ def test_communication_of_ddp_and_the_number_of_each_group():
         ("pymon_collective_sequence", ("tensor\N{REPLACEMENT CHARACTER}",)): 5,
     }
     assert [group.idle_s for group in found.groups] == [4.0, 5.0]
+
+
+USED = ProcessMemory(
+    (
+        AllocatorUse(
+            device=1, uuid="GPU-1", step=5, age_s=0.1, allocated_bytes=3, alloc_retries_total=0
+        ),
+    ),
+    HostUse(rss_bytes=9, descriptors=4, uss_bytes=7, workers=0, workers_uss_bytes=0),
+)
+
+
+def test_memory_that_is_told_is_exported_and_no_other():
+    assert samples(memory=USED) == {
+        ("pymon_allocator_allocated_bytes", ("1", "GPU-1")): 3,
+        ("pymon_allocator_retries_total", ("1", "GPU-1")): 0,
+        ("pymon_process_unique_memory_bytes", ()): 7,
+        ("pymon_loader_workers_unique_memory_bytes", ()): 0,
+    }
+    assert samples(memory=ProcessMemory((), HostUse())) == {}
+
+
+def test_what_a_process_held_is_not_held_any_more_when_it_has_ended():
+    assert samples(memory=USED, ended="killed by SIGKILL") == {}

@@ -3,6 +3,7 @@ import io
 import pytest
 from rich.console import Console
 
+from pymon.model.memory import AllocatorUse, HostUse, ProcessMemory
 from pymon.reports import box_terminal
 from tests.reports.boxes import box
 
@@ -41,3 +42,37 @@ def test_only_the_last_steps_are_listed_and_captured_ones_are_marked():
 )
 def test_what_is_not_known_is_said_so(changes, said):
     assert said in shown(box(**changes))
+
+
+GIB = 1 << 30
+
+
+def test_the_memory_it_had_last_is_told():
+    allocator = AllocatorUse(
+        1,
+        "GPU-1",
+        3,
+        0.4,
+        allocated_bytes=71 * GIB,
+        reserved_bytes=78 * GIB,
+        inactive_split_bytes=5 * GIB,
+        allocated_peak_bytes=77 * GIB,
+        alloc_retries_total=1027,
+        ooms_total=1,
+        device_memory_bytes=80 * GIB,
+    )
+    host = HostUse(rss_bytes=12 * GIB, uss_bytes=9 * GIB, workers=4, workers_shm_bytes=GIB)
+    text = shown(box(memory=ProcessMemory((allocator,), host)))
+    assert (
+        "memory  cuda:1  71.0 GiB allocated, 78.0 GiB reserved, 5.0 GiB in free pieces, "
+        "77.0 GiB at the peak, 80.0 GiB on the device, 1,027 retries, 1 out of memory; "
+        "400 ms before the end was seen" in text
+    )
+    assert "host    12.0 GiB resident, 9.0 GiB its own alone; 4 workers: 1.0 GiB more in" in text
+
+
+def test_memory_that_nobody_read_has_no_line():
+    for memory in (None, ProcessMemory((), HostUse())):
+        text = shown(box(memory=memory))
+        assert "memory  " not in text
+        assert "host  " not in text
