@@ -17,7 +17,7 @@ class GpuState(Enum):
     HUNG = "hung"  # a call about it does not return
     NO_PERMISSION = "no_permission"
     REMOVED = "removed"  # was here once, and is not listed any more
-    UNKNOWN = "unknown"  # nothing can be asked now (the driver is away or hangs), or an error without a meaning
+    UNKNOWN = "unknown"  # nothing can be asked now, an error without a meaning, or not read lately
 
 
 class DriverState(Enum):

@@ -94,7 +94,7 @@ def _frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
 
 def _answer(sock: socket.socket, deadline_s: float) -> bytes:
     """The gRPC message. Raises OSError, and SourceFailed where the stream ends without one."""
-    body = b""
+    body = bytearray()
     while True:
         high, low, kind, flags, stream = _HEAD.unpack(_exactly(sock, _HEAD.size, deadline_s))
         payload = _exactly(sock, high << 16 | low, deadline_s)
@@ -111,7 +111,7 @@ def _answer(sock: socket.socket, deadline_s: float) -> bytes:
             break
     if len(body) < 5 or body[0] != 0 or len(body) - 5 != int.from_bytes(body[1:5], "big"):
         raise SourceFailed("the kubelet answered no list of pods")
-    return body[5:]
+    return bytes(body[5:])
 
 
 def _exactly(sock: socket.socket, count: int, deadline_s: float) -> bytes:

@@ -14,7 +14,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.integration.gpus import SCRAPE_S, ends_in_time, workers_of
-from tests.kubelet_double import kubelet
+from tests.kubelet_double import answer_of, kubelet, pods
 from tests.nvml_double import mig_gpu, standard_node, uuid_of
 from tests.waiting import until
 
@@ -199,3 +199,14 @@ def test_a_kubelet_that_answers_nonsense_costs_the_pods_names_only(gpus, answer)
         gpus.until("pymon_collector_up", "pods", "failed")
         assert until(lambda: is_whole(gpus.scrape(), 2), what="all of the GPUs")
         assert ends_in_time(daemon)
+
+
+def test_a_list_of_pods_of_more_than_four_mebibytes_is_read(gpus):
+    """Where clients of gRPC by default refuse it, and have lost all GPUs with it."""
+    others = pods((b"ml", b"pod", b"c", b"example.com/nic", b"x" * 100)) * 35_000
+    answer = answer_of(others + pods((b"ml", b"p", b"c", b"nvidia.com/gpu", BAD.encode())))
+    assert len(answer) > 4 * 1024**2
+    with kubelet(gpus.folder / "kubelet.sock", answer) as path:
+        gpus.start(config=f'[host]\nkubelet = "{path}"\n')
+        gpus.until("pymon_pod_gpu_info", "ml", "p", "c")
+        assert until(lambda: is_whole(gpus.scrape(), 2), what="all of the GPUs")

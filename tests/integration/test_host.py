@@ -24,6 +24,7 @@ from tests.waiting import until
 USER = 65534
 ATTACHED = Path(__file__).with_name("attached.py")
 LOADING = Path(__file__).with_name("loading.py")
+STUCK = Path(__file__).with_name("stuck_daemon.py")
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root can start for other users")
 
 
@@ -334,3 +335,16 @@ def test_a_tick_goes_on_while_a_reading_hangs(node, tmp_path):
 
     assert node.until("pymon_collector_up", "disk", "absent")["pymon_host_cpus",] == 2
     assert tree.process(2, "kthreadd", flags=KERNEL_THREAD) == 2
+
+
+def test_a_reading_that_never_returns_is_late_and_holds_up_neither_the_others_nor_the_end(node):
+    daemon = node.daemon("--http", "127.0.0.1:0", program=[str(STUCK)])
+    node.until("pymon_shm_total_bytes")
+    until(
+        lambda: node.samples().get(("pymon_collector_up", "host", "late")) == 1,
+        what="the late collector",
+    )
+    assert "pymon_host_cpus" not in node.text()
+    daemon.terminate()
+
+    assert daemon.wait(5) == 0

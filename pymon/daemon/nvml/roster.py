@@ -133,13 +133,18 @@ class Roster:
         )
 
     def _gpu(self, entry: _Entry, now_s: float) -> Gpu:
-        fresh = entry.state is GpuState.OK and now_s - entry.fast_s <= self.fresh_s
-        recent = entry.state is GpuState.OK and now_s - entry.slow_s <= self.slow_fresh_s
+        state, reason, age_s = entry.state, entry.reason, now_s - entry.fast_s
+        fresh = state is GpuState.OK and age_s <= self.fresh_s
+        recent = state is GpuState.OK and now_s - entry.slow_s <= self.slow_fresh_s
+        if (
+            state is GpuState.OK and not fresh
+        ):  # its worker waits for something else, or for a processor
+            state, reason = GpuState.UNKNOWN, f"not read for {age_s:.0f} s"
         return Gpu(
             index=entry.index,
             uuid=entry.uuid,
-            state=entry.state,
-            reason=entry.reason,
+            state=state,
+            reason=reason,
             identity=entry.identity,
             fast=entry.fast if fresh else None,
             slow=entry.slow if recent else None,

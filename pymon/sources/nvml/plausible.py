@@ -45,6 +45,7 @@ class Plausible:
     _invalid: list[str] = field(default_factory=list)
     _counters: dict[str, _Counter] = field(default_factory=dict)
     _contradicted: int = 0
+    _compared: GpuActivity | None = None
     _stopped: str | None = None  # GPM or NVML
 
     def take_invalid(self) -> tuple[str, ...]:
@@ -134,9 +135,15 @@ class Plausible:
         else:
             idle_gpm, idle_nvml = sm == 0, utilization == 0
             apart = (idle_gpm and utilization >= BUSY_RATIO) or (idle_nvml and sm >= BUSY_RATIO)
-            self._contradicted = self._contradicted + 1 if apart else 0
-            if self._contradicted >= CONTRADICTIONS:
-                self._stopped = GPM if idle_gpm else NVML
+            if not apart:
+                self._contradicted = 0
+            elif (
+                activity is not self._compared
+            ):  # one window is told to ticks that come soon after each other
+                self._contradicted += 1
+        self._compared = activity
+        if self._contradicted >= CONTRADICTIONS:
+            self._stopped = GPM if sm == 0 else NVML
         if self._stopped == GPM and sm is not None:
             return utilization, self._while_idle(activity, sm)
         if self._stopped == NVML and utilization is not None:

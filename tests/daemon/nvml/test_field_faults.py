@@ -8,9 +8,9 @@ import pytest
 
 from pymon.model.catalog_gpu import GPU_METRICS
 from pymon.model.gpu import DriverState
-from tests.daemon.nvml.driver import complete, is_up, states
+from tests.daemon.nvml.driver import complete, is_up, settings, states
 from tests.daemon.nvml.test_metrics import labels_of, page
-from tests.daemon.nvml.test_readings import families, whole
+from tests.daemon.nvml.test_readings import series, whole
 from tests.nvml_double import GIB, gpu, mig_gpu, mig_instance, standard_node
 
 MIB = 1024**2
@@ -62,8 +62,9 @@ def test_an_unknown_error_from_every_call_is_a_driver_that_is_away(driver):
 def test_every_call_that_hangs_takes_four_workers_and_no_more(driver):
     double = driver(kill=lambda pid: None)
     double.until_read()
+    double.supervisor.settings = settings(double.node, init_timeout_s=0.5)
     double.node.fail("*", hang=True)
-    section = double.until(lambda s: "ok" not in states(s))
+    section = double.until(lambda s: s.driver.state is DriverState.HUNG and "ok" not in states(s))
     for _ in range(5):
         section = double.tick()
 
@@ -176,6 +177,23 @@ def test_activity_without_permission_is_absent_and_says_why(driver):
     assert section.gpus[1].fast.activity is None
     assert errors(section, "nvmlGpmSampleGet") == {4: 1}
     assert 'pymon_nvml_errors_total{function="nvmlGpmSampleGet",code="4"} 1' in page(section)
+
+
+def test_one_metric_of_activity_that_is_not_told_is_absent_and_not_zero(driver):
+    state = standard_node(1)
+    del state["gpus"][0]["gpm"]["5"]
+    (one,) = driver(state).until(whole).gpus
+
+    assert one.fast.activity.tensor_active_ratio is None
+    assert one.fast.activity.sm_active_ratio == 0.9125
+
+
+def test_ticks_that_come_too_soon_take_no_sample_of_activity(driver):
+    """NVML wants more than a tenth of a second between two."""
+    double = driver(standard_node(1))
+    double.until(whole)
+    for _ in range(30):
+        assert double.tick().gpus[0].fast.activity.window_s > 0.1
 
 
 def test_an_event_wait_that_fails_is_one_line_and_no_flood(driver, caplog):
@@ -345,7 +363,7 @@ def test_a_gpu_that_answers_zero_to_everything_is_told_of_as_little_as_it_tells(
     section = driver({**standard_node(), "gpus": [nothing]}).until(
         lambda s: s.gpus and s.gpus[0].slow
     )
-    told = {key[0] for key in families(section)}
+    told = {key[0] for key in series(section)}
 
     assert not {name for name in told if "memory_" in name and name.endswith("_bytes")}
     assert not told & {
@@ -415,7 +433,7 @@ def test_nothing_that_is_absent_is_written_as_a_number(driver):
     section = driver(state).until(
         lambda s: len(s.gpus) == 2 and s.gpus[1].slow and complete(s.gpus[0])
     )
-    values = {key[0] for key in families(section, 1)}
+    values = {key[0] for key in series(section, 1)}
 
     assert section.gpus[1].state.value == "ok"
     assert values <= {

@@ -16,6 +16,7 @@ from pymon.exporters.prometheus import DaemonStats, PrometheusRenderer
 from pymon.model.catalog_gpu import GPU_METRICS, NVML_METRICS
 from pymon.model.snapshot import Outcome, Snapshot, State
 from tests.nvml_double import STATE, gpu, mig_gpu, standard_node
+from tests.waiting import PATIENCE_S
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "nvml.prom"
 STATS = DaemonStats("0.0.0", 0.0, None, 0, {}, {})
@@ -106,24 +107,39 @@ def test_promtool_finds_nothing_and_the_clients_parser_reads_every_line(whole):
 
 
 def test_other_readings_give_the_same_series(driver):
-    double = driver(process_utilization=True)
-    read = lambda s: s.gpus and all(g.fast and g.fast.activity and g.slow for g in s.gpus)  # noqa: E731
+    """Also where everything falls to zero, but for what a zero cannot be."""
+    double = driver({**standard_node(), "gpus": [gpu(0), gpu(1), mig_gpu(2, 2)]})
+    read = lambda s: (  # noqa: E731
+        len(s.gpus) == 3
+        and all(g.slow for g in s.gpus)
+        and all(g.fast.activity for g in s.gpus)
+        and all(m.activity for m in s.gpus[2].fast.mig)
+    )
     first = page(double.until(read))
 
     def change(state):
+        for one in state["gpus"][:2]:
+            one |= {"utilization": [0, 1], "event_reasons": 0x60, "temperatures": {"0": 41}}
         for one in state["gpus"]:
-            one |= {"utilization": [3, 1], "event_reasons": 0x60, "temperatures": {"0": 41}}
             one["clocks_mhz"]["1"] = 345
             one["fields"] |= {"186": 80_000, "185": 81_000, "144": 1, "230": 2}
-            one["gpm"] |= {"2": 2.5, "5": 0.0}
+            one["gpm"] |= {"2": 0.0, "5": 0.0, "10": 100.0}
             one["ecc"]["0/0/2"] = 6
-            one["memory"] |= {"used": 5, "free": 9}
+            one["memory"] |= {"used": 0, "free": 9}
+            one["processes"] = []
+            for instance in one["mig"]["instances"]:
+                instance["gpm"] = dict.fromkeys(instance["gpm"], 0.0)
+                instance["memory"] |= {"used": 0}
 
     double.node.change(change)
-    second = page(double.until(lambda s: read(s) and s.gpus[1].slow.recovery_action == 2))
+    second = page(
+        double.until(lambda s: read(s) and all(g.slow.recovery_action == 2 for g in s.gpus)), 0
+    )
 
     assert first != second
-    assert labels_of(first) == labels_of(second)
+    assert {
+        key for key in labels_of(first) if not key[0].startswith("pymon_gpu_process_")
+    } == labels_of(second)
 
 
 def test_no_reading_is_in_a_label(whole):
@@ -221,10 +237,8 @@ print(json.dumps({
 """
 
 
-@pytest.mark.parametrize("index", [0, 1])
-def test_nvidia_ml_py_says_the_same(driver, index):
-    double = driver(still(standard_node()), process_utilization=True)
-    section = double.until(lambda s: s.gpus and all(g.slow and g.fast.activity for g in s.gpus))
+def shown_of(section, index):
+    """The page of one GPU: family and labels -> value."""
     shown = {}
     for family in text_string_to_metric_families(page(section)):
         for sample in family.samples:
@@ -232,10 +246,55 @@ def test_nvidia_ml_py_says_the_same(driver, index):
             if labels.pop("gpu", None) == str(index):
                 labels.pop("uuid")
                 shown["/".join([sample.name, *labels.values()])] = sample.value
-    env = {**double.node.env, STATE: os.environ[STATE]}
-    asked = subprocess.run(
-        [sys.executable, "-c", OWN_CALLS, str(index)], env=env, capture_output=True, text=True
-    )
+    return shown
 
-    said = json.loads(asked.stdout or asked.stderr)
+
+def asked_of(double, code, *arguments):
+    """What a process of its own prints that asks the double through nvidia-ml-py."""
+    env = {**double.node.env, STATE: os.environ[STATE]}
+    command = [sys.executable, "-c", code, *arguments]
+    asked = subprocess.run(command, env=env, capture_output=True, text=True, timeout=PATIENCE_S)
+    return json.loads(asked.stdout or asked.stderr)
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_nvidia_ml_py_says_the_same(driver, index):
+    double = driver(still(standard_node()), process_utilization=True)
+    section = double.until(lambda s: s.gpus and all(g.slow and g.fast.activity for g in s.gpus))
+    shown, said = shown_of(section, index), asked_of(double, OWN_CALLS, str(index))
     assert {name: shown.get(name) for name in said} == pytest.approx(said)
+
+
+OF_INSTANCES = """
+import json, time, pynvml as p
+p.nvmlInit()
+parent = p.nvmlDeviceGetHandleByIndex(0)
+said = {}
+for place in range(2):
+    h = p.nvmlDeviceGetMigDeviceHandleByIndex(parent, place)
+    m, number = p.nvmlDeviceGetMemoryInfo(h, p.nvmlMemory_v2), p.nvmlDeviceGetGpuInstanceId(h)
+    samples = [p.nvmlGpmSampleAlloc() for _ in range(2)]
+    for sample in samples:
+        p.nvmlGpmMigSampleGet(parent, number, sample)
+        time.sleep(0.02)
+    g = p.c_nvmlGpmMetricsGet_t()
+    g.version, g.numMetrics, g.sample1, g.sample2 = 1, 2, *samples
+    g.metrics[0].metricId, g.metrics[1].metricId = 2, 10
+    p.nvmlGpmMetricsGet(g)
+    info = p.nvmlDeviceGetComputeInstanceId(h), p.nvmlDeviceGetUUID(h), p.nvmlDeviceGetName(h).split("MIG ")[1]
+    said |= {
+        f"pymon_mig_memory_used_bytes/{number}": m.used,
+        f"pymon_mig_memory_size_bytes/{number}": m.total,
+        f"pymon_mig_memory_reserved_bytes/{number}": m.reserved,
+        f"pymon_mig_sm_active_ratio/{number}": g.metrics[0].value / 100,
+        f"pymon_mig_dram_active_ratio/{number}": g.metrics[1].value / 100,
+        "/".join(["pymon_mig_info", str(number), *map(str, info)]): 1,
+    }
+print(json.dumps(said))
+"""
+
+
+def test_nvidia_ml_py_says_the_same_of_instances(driver):
+    double = driver(still({**standard_node(), "gpus": [mig_gpu(0, 2)]}))
+    read = lambda s: s.gpus and s.gpus[0].slow and all(m.activity for m in s.gpus[0].fast.mig)  # noqa: E731
+    assert asked_of(double, OF_INSTANCES).items() <= shown_of(double.until(read), 0).items()

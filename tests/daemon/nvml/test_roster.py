@@ -29,8 +29,10 @@ def test_readings_stand_for_now_until_they_are_too_old(roster):
 
     for now_s, fast, slow in [(104.0, True, True), (105.0, False, True), (126.0, False, False)]:
         (gpu,) = roster.section(now_s).gpus
+        assert gpu.state is (GpuState.OK if fast else GpuState.UNKNOWN)
         assert (gpu.fast is not None, gpu.slow is not None) == (fast, slow)
         assert gpu.identity.name == "H200"
+    assert gpu.reason == "not read for 26 s"
 
 
 def test_a_gpu_without_a_name_is_known_by_its_index_until_it_tells_it(roster):

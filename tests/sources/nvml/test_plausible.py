@@ -99,6 +99,14 @@ def test_utilisation_that_says_idle_while_multiprocessors_are_busy_is_dropped(ch
     assert [check.agreed(0.0, activity(0.8))[0] for _ in range(2)] == [0.0, None]
 
 
+def test_one_window_that_is_told_at_several_ticks_contradicts_once(check):
+    """A job ended, and the window in which it still ran is not over."""
+    window = activity(0.9)
+    for _ in range(5):
+        assert check.agreed(0.0, window) == (0.0, window)
+    assert check.agreed(0.0, activity(0.0)) == (0.0, activity(0.0))
+
+
 @pytest.mark.parametrize(("utilization", "sm"), [(0.0, 0.0), (0.3, 0.0), (0.0, 0.3), (1.0, 0.001)])
 def test_edges_of_windows_and_idle_gpus_are_no_contradiction(check, utilization, sm):
     for _ in range(5):
