@@ -19,6 +19,7 @@ from typing import Any
 from bench.gpu import part
 from bench.gpu.models import MODELS
 from tests.gpu.kineto_sums import furthest, sums_of_trace
+from tests.gpu.memory import memory
 
 Sums = dict[str, tuple[int, int]]
 BLOCK = 20  # steps
@@ -277,6 +278,7 @@ SCENARIOS: dict[str, Callable[[part.Machine], dict[str, Any]]] = {
         leave_profiling,
         leave_by_exception,
         second_client,
+        memory,
     )
 }
 LEAVING = ("leave_working", "leave_profiling", "leave_by_exception")  # whose end is what is watched

@@ -70,9 +70,20 @@ def install() -> str:
     cuda.graph = capturing
     torch._C._cuda_getDevice = lambda: 0
     torch._C._cuda_getCurrentRawStream = lambda device: STREAM
-    AllocatorDouble().replace_in(torch)
+    allocator = AllocatorDouble(allocated_bytes=3 << 20, reserved_bytes=20 << 20)
+    allocator.replace_in(torch)
+    cuda.memory_stats = lambda device=0: dict(flat("", allocator.stats(0)))
     torch.profiler.profile = lambda **how: Session(gpu)
     return "cpu"
+
+
+def flat(prefix: str, stats: dict[str, Any]) -> Any:
+    """As torch.cuda.memory_stats: names joined by dots."""
+    for name, value in stats.items():
+        if isinstance(value, dict):
+            yield from flat(f"{prefix}{name}.", value)
+        else:
+            yield prefix + name, value
 
 
 class Gpu:
