@@ -10,6 +10,8 @@ from pymon.base.errors import SourceAbsent, SourceFailed
 from pymon.collectors.absences import Absences
 from pymon.collectors.watching import Newest, Watched, no_snapshot, watched
 from pymon.model.absence import Why
+from pymon.model.memory import HostUse
+from pymon.model.training import TrainingSection
 from pymon.model.workers import STATES, TrainerUse, WorkersSection
 from pymon.sources.process import Processes, Stat
 
@@ -41,8 +43,9 @@ class WorkersCollector:
     Source: /proc/PID/{stat,status,limits,cmdline,fd} of each training process and of its children, as listed in
         /proc/PID/task/*/children.
     Cost: two small reads for each process and worker.
-    Errors: what ended meanwhile is left out; descriptors that may not be counted are None (before Linux 6.2 those of
-        other users) and counted with their reason. `SourceAbsent` where no process is watched.
+    Errors: what ended meanwhile is left out; descriptors that may not be counted (before Linux 6.2 those of other
+        users) are what the probe counted, else None and counted with their reason. `SourceAbsent` where no process is
+        watched.
     """
 
     name: ClassVar[str] = "workers"
@@ -80,11 +83,7 @@ class WorkersCollector:
         children = self._children(own, others, absences)
         workers = self._workers(own, children)
         self._remember(memory, workers, absences)
-        descriptors = [
-            absences.get("descriptors", self.processes.descriptors, worker.pid)
-            for worker in workers
-        ]
-        all_told = [count for count in descriptors if count is not None]
+        said = _own_word(self.newest, who.pid)
         return TrainerUse(
             pid=who.label_pid,
             rank=who.rank,
@@ -93,7 +92,7 @@ class WorkersCollector:
             cpu_s_total=own.cpu_s,
             rss_bytes=own.rss_bytes,
             threads=own.threads,
-            descriptors=absences.get("descriptors", self.processes.descriptors, own.pid),
+            descriptors=self._descriptors([own], said.descriptors, absences),
             descriptors_max=absences.get("limits", self.processes.descriptors_max, own.pid),
             workers=len(workers),
             workers_by_state=tuple(
@@ -101,11 +100,19 @@ class WorkersCollector:
             ),
             workers_cpu_s_total=memory.ended_cpu_s + sum(memory.cpu_s.values()),
             workers_rss_bytes=sum(worker.rss_bytes for worker in workers),
-            workers_descriptors=sum(all_told) if len(all_told) == len(workers) else None,
+            workers_descriptors=self._descriptors(workers, said.workers_descriptors, absences),
             workers_usable_cpus=memory.usable_cpus if workers else None,
             workers_started_total=memory.started,
             other_children=len(children) - len(workers),
         )
+
+    def _descriptors(self, of: list[Stat], told: int | None, absences: Absences) -> int | None:
+        """Of all of them; where one may not be counted, what the probe in their process has `told`."""
+        missed = absences if told is None else Absences()
+        read = self.processes.descriptors
+        counts = [missed.get("descriptors", read, one.pid) for one in of]
+        known = [count for count in counts if count is not None]
+        return sum(known) if len(known) == len(counts) else told
 
     def _children(self, own: Stat, others: set[int], absences: Absences) -> list[Stat]:
         """Those of the main thread, else of any: loaders run in the main thread as a rule, and threads are many."""
@@ -155,3 +162,13 @@ class WorkersCollector:
             masks = [absences.get("affinity", self.processes.status, w.pid) for w in workers]
             usable = {cpu for mask in masks if mask for cpu in mask.cpus_allowed or ()}
             memory.usable_cpus = len(usable) or None
+
+
+def _own_word(newest: Newest, pid: int) -> HostUse:
+    """What the probe in that process has read of itself; nothing where there is none."""
+    snapshot = newest()
+    training = snapshot.get(TrainingSection) if snapshot is not None else None
+    for process in training.processes if training is not None else ():
+        if process.host_pid == pid and process.ended is None and process.memory is not None:
+            return process.memory.host
+    return HostUse()

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pymon.base.clock import Clock
 from pymon.model.diagnosis import Diagnosis
 from pymon.model.finding import Incident
+from pymon.model.memory import ProcessMemory
 from pymon.model.run import RunCapture, RunProcess, RunSummary
 from pymon.model.snapshot import Section, Snapshot
 from pymon.model.training import Counting, TrainingProcess, TrainingSection
@@ -125,7 +126,13 @@ def _run_process(seen: _Seen) -> RunProcess:
         phase_s_total=process.phase_s_total,
         own_cost_ratio=process.own_cost_s_total / step_s if step_s > 0 else None,
         ended=process.ended,
+        allocated_peak_bytes=_peak_bytes(process.memory),
     )
+
+
+def _peak_bytes(memory: ProcessMemory | None) -> int | None:
+    peaks = [one.allocated_peak_bytes for one in memory.allocators] if memory is not None else []
+    return max((peak for peak in peaks if peak is not None), default=None)
 
 
 def _advice(captures: Iterable[RunCapture], incidents: Iterable[Incident]) -> str | None:

@@ -24,6 +24,8 @@ class RunProcess:
     phase_s_total: tuple[float, ...]  # one per PHASES
     own_cost_ratio: float | None  # the probe's own time in hooks against step time
     ended: str | None
+    # torch's allocator, of the device that had most: the user's own peak. None: no CUDA, or not told.
+    allocated_peak_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

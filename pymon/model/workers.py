@@ -35,7 +35,7 @@ class TrainerUse:
     workers_by_state: tuple[tuple[str, int], ...]
     workers_cpu_s_total: float  # those that ended included, since the daemon began to watch
     workers_rss_bytes: int  # pages that they share are counted in each
-    workers_descriptors: int | None  # of all; None where one could not be read
+    workers_descriptors: int | None  # of all; None where nobody could count them
     workers_usable_cpus: int | None  # processors that at least one of them may run on
     workers_started_total: (
         int  # since the daemon began to watch; grows each epoch without persistent_workers

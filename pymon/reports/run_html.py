@@ -6,7 +6,7 @@ import datetime
 import os
 from html import escape
 
-from pymon.base.units import human_seconds
+from pymon.base.units import human_bytes, human_seconds
 from pymon.model.finding import Incident
 from pymon.model.run import RunCapture, RunProcess, RunSummary
 from pymon.model.training import PHASES
@@ -70,6 +70,8 @@ def _process(one: RunProcess) -> str:
     steps = f"{one.steps_total:,}{' (estimated)' * one.estimated}"
     if one.steps_lost_total:
         steps += f"<br>{one.steps_lost_total:,} not read in time"
+    if one.allocated_peak_bytes is not None:
+        steps += f"<br>at most {human_bytes(one.allocated_peak_bytes)} of tensors"
     median = "unknown" if one.median_step_s is None else human_seconds(one.median_step_s)
     cost = "unknown" if one.own_cost_ratio is None else f"{one.own_cost_ratio:.2%}"
     ended = "still running" if one.ended is None else f"ended: {one.ended}"

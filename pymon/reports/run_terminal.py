@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.text import Text
 
-from pymon.base.units import human_seconds
+from pymon.base.units import human_bytes, human_seconds
 from pymon.model.run import RunProcess, RunSummary
 from pymon.model.training import PHASES
 
@@ -43,6 +43,8 @@ def _process(one: RunProcess) -> Text:
     text = Text(f"  {_who(one):<13} {one.steps_total:,} steps{' (estimated)' * one.estimated}")
     if one.median_step_s is not None:
         text.append(f", median {human_seconds(one.median_step_s)}")
+    if one.allocated_peak_bytes is not None:
+        text.append(f", at most {human_bytes(one.allocated_peak_bytes)} of tensors")
     total_s = sum(one.phase_s_total)
     if total_s > 0:
         text.append("  ")

@@ -4,8 +4,11 @@ import pytest
 
 from pymon.base.errors import SourceAbsent
 from pymon.collectors.workers import WorkersCollector
+from pymon.model.jobs import JobsSection
+from pymon.model.memory import HostUse, ProcessMemory
 from pymon.sources.files import NotPermitted
 from pymon.sources.process import Processes
+from tests.collectors import nodes
 from tests.collectors.nodes import watching, whys
 from tests.host_tree import HostTree
 
@@ -137,6 +140,23 @@ def test_descriptors_that_may_not_be_counted_are_none_and_say_why(tree, monkeypa
     (found,) = section.trainers
     assert (found.descriptors, found.workers_descriptors, found.workers) == (None, None, 1)
     assert whys(section) == {("descriptors", "no_permission"): 2}
+
+
+def test_where_descriptors_may_not_be_counted_the_probes_own_word_stands(tree, monkeypatch):
+    trainer(tree, 8)
+
+    def refuse(self, pid):
+        raise NotPermitted(f"/proc/{pid}/fd: Permission denied")
+
+    monkeypatch.setattr(Processes, "descriptors", refuse)
+    told = ProcessMemory((), HostUse(descriptors=24, workers_descriptors=88))
+    newest = nodes.known(
+        nodes.trainer(7, memory=told), jobs=JobsSection((nodes.job_process(7),), (), (), True)
+    )
+    section = WorkersCollector(Processes(tree.roots.proc), newest).collect()
+    (found,) = section.trainers
+    assert (found.descriptors, found.workers_descriptors) == (24, 88)
+    assert section.absent == ()
 
 
 @pytest.mark.parametrize("name", [b"\n\xff", b") Z 1", b'"\\', "pt_data_worker\u2028".encode()])

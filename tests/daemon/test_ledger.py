@@ -1,5 +1,6 @@
 from pymon.daemon.ledger import EVENTS_MAX, PROCESSES_MAX, Ledger
 from pymon.model.finding import Incident
+from pymon.model.memory import AllocatorUse, HostUse, ProcessMemory
 from pymon.model.run import RunCapture
 from tests.daemon.flow import ClockDouble, finding, process, receipt
 from tests.detectors.histories import snapshot
@@ -19,6 +20,18 @@ def test_a_run_is_its_processes_as_they_stood_last():
     assert (one.steps_total, one.median_step_s, one.ended) == (3, 0.2, "unknown")
     assert (summary.began_real_ns, summary.wall_s) == (5 * 10**9, 15.0)
     assert summary.report_path == "/state/report.html"
+
+
+def test_the_peak_is_that_of_the_device_that_had_most():
+    devices = [
+        AllocatorUse(index, "", 1, 0.0, allocated_peak_bytes=peak)
+        for index, peak in enumerate((5, 7, None))
+    ]
+    book = ledger()
+    book.note(snapshot(10, process(memory=ProcessMemory(tuple(devices), HostUse()))))
+    book.note(snapshot(10, process(attach_id="b" * 32, memory=ProcessMemory((), HostUse()))))
+    peaks = [one.allocated_peak_bytes for one in book.summary("r1", None).processes]
+    assert peaks == [7, None]
 
 
 def test_time_stops_when_a_process_has_ended():

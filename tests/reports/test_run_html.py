@@ -29,6 +29,13 @@ def test_says_what_the_terminal_says():
         assert part in page
 
 
+def test_the_peak_of_the_allocator_is_said_where_there_is_one():
+    one = dataclasses.replace(PROCESS, allocated_peak_bytes=71 << 30)
+    page = run_html.render(dataclasses.replace(SUMMARY, processes=(one,)))
+    assert "at most 71.0 GiB of tensors" in page
+    assert "of tensors" not in run_html.render(SUMMARY)
+
+
 def test_one_bar_for_each_rank():
     two = (PROCESS, dataclasses.replace(PROCESS, rank=1))
 

@@ -41,6 +41,12 @@ def test_a_run_in_which_nothing_attached_says_so():
     assert "no training process attached" in printed(EMPTY)
 
 
+def test_the_peak_of_the_allocator_is_said_where_there_is_one():
+    one = dataclasses.replace(PROCESS, allocated_peak_bytes=71 << 30)
+    assert "at most 71.0 GiB of tensors" in printed(dataclasses.replace(SUMMARY, processes=(one,)))
+    assert "of tensors" not in printed(SUMMARY)
+
+
 def test_what_is_unknown_is_not_said_as_zero():
     one = dataclasses.replace(PROCESS, median_step_s=None, phase_s_total=(0.0,) * 5)
 
