@@ -7,7 +7,8 @@
 
 using namespace pymon::doubles;
 
-// Events: each of the file's comes to each set `count` times, `at_s` after the set was made.
+// Events: each of the file's comes to each set `count` times, `at_s` after the set was made. A fault of a GPU fails the
+// wait for every set that holds it.
 namespace {
 
 constexpr uint64_t kXidCritical = 8;
@@ -56,6 +57,10 @@ NVML nvmlEventSetWait_v2(void* set, Event* out, unsigned timeout_ms) {
   const uint64_t until_us = monotonic_us() + timeout_ms * uint64_t{1000};
   for (;;) {
     CALL(nvmlEventSetWait_v2);
+    for (const auto& registered : static_cast<EventSet*>(set)->types) {
+      const int gpu = index_of(*call.state, registered.first);
+      if (const int failure = fault_of(*call.state, "nvmlEventSetWait_v2", gpu)) return failure;
+    }
     if (next_event(*call.state, static_cast<EventSet*>(set), out)) return kSuccess;
     if (monotonic_us() >= until_us) return kTimeout;
     usleep(2000);

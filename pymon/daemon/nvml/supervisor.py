@@ -35,7 +35,12 @@ NO_LIBRARY_S, NO_LIBRARY_MAX_S = 60.0, 600.0
 STUCK_S: Final = 5.0  # a worker that ends later than this after SIGKILL was held by the driver
 # Beside the timeout: what a healthy GPU may wait for a worker that hangs, before it told of the sweep and for the next.
 WAIT_S: Final = 3.0
-_EVENT_CALLS: Final = ("nvmlEventSetCreate", "nvmlDeviceRegisterEvents", "nvmlEventSetWait")
+_EVENT_CALLS: Final = (
+    "nvmlEventSetCreate",
+    "nvmlDeviceRegisterEvents",
+    "nvmlEventSetWait",
+    "nvmlEventSetFree",
+)
 _STATES: Final = {
     4: DriverState.NO_PERMISSION,
     9: DriverState.NO_DRIVER,

@@ -23,20 +23,31 @@ _TIMEOUT = 10
 
 @dataclass(slots=True)
 class XidEvents:
-    """`watching` where at least one GPU tells its errors. A wait that fails at once is left alone for a while."""
+    """`watching` while at least one GPU tells its errors.
+
+    After a wait that fails all is left alone for a while, and then those that answer are watched by a new set: one that
+    holds a GPU that is gone may fail for ever.
+    """
 
     library: Library
     watching: bool = False
     _set: Any = None
-    _uuids: dict[int, str] = field(default_factory=dict)  # by the handle's address
+    _uuids: dict[int, str] = field(
+        default_factory=dict
+    )  # by the handle's address, also of GPUs that are gone
+    _registered: set[int] = field(default_factory=set)
     _backoff_s: float = 1.0
     _again_s: float = 0.0
 
     def register(self, devices: Iterable[Device]) -> None:
         """Watches these GPUs too. Raises DriverAway."""
+        if time.monotonic() < self._again_s:
+            return
+        before, self._registered = self._registered, set()
         for device in devices:
             address = _address(device.handle)
-            if address in self._uuids:
+            self._registered.add(address)
+            if address in before:
                 continue
             self._uuids[address] = device.identity.uuid
             try:
@@ -67,9 +78,20 @@ class XidEvents:
         except DriverAway:
             raise
         except CallFailed:
-            self._again_s = now_s + self._backoff_s
-            self._backoff_s = min(2 * self._backoff_s, BACKOFF_MAX_S)
+            self._begin_anew(now_s)
         return tuple(found)
+
+    def _begin_anew(self, now_s: float) -> None:
+        self._again_s = now_s + self._backoff_s
+        self._backoff_s = min(2 * self._backoff_s, BACKOFF_MAX_S)
+        failed, self._set, self.watching = self._set, None, False
+        self._registered.clear()
+        try:
+            self.library.call(NO_GPU, "nvmlEventSetFree", failed)
+        except DriverAway:
+            raise
+        except CallFailed:
+            pass
 
     def _watch(self, device: Device) -> None:
         types = device.ask("nvmlDeviceGetSupportedEventTypes") or 0

@@ -148,9 +148,8 @@ class Gpus:
             device.identity = replace(device.identity, mig_enabled=enabled)
             device.forget_refusals()
             slot.gpm.forget()
-        if slot.mig.refresh(
-            device
-        ):  # what an instance refused while it went, its successor may tell
+        if slot.mig.refresh(device):
+            # What an instance refused while it went, its successor may tell.
             device.forget_refusals()
             slot.gpm.rearm()
 

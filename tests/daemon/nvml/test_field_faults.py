@@ -203,8 +203,48 @@ def test_an_event_wait_that_fails_is_one_line_and_no_flood(driver, caplog):
     for _ in range(20):
         double.tick()
 
+    section = double.tick()
     assert len(caplog.records) <= 1
-    assert errors(double.tick(), "nvmlEventSetWait")[999] <= 2
+    assert errors(section, "nvmlEventSetWait")[999] <= 2
+    assert not section.driver.watches_xids  # none counted would not mean none seen
+    double.node.mend()
+    double.until(lambda s: s.driver.watches_xids)
+
+
+def test_a_lost_gpu_does_not_take_the_others_events_with_it(driver):
+    double = driver()
+    double.until(lambda s: s.driver.watches_xids and all(map(complete, s.gpus)))
+    double.node.fail("*", 15, gpu=1)
+    double.until(lambda s: states(s) == ["ok", "lost"])
+    event = {"at_s": 0, "gpu": 0, "xid": 31}
+    double.node.change(lambda state: state["events"].append(event))
+    section = double.until(lambda s: s.gpus[0].xids)
+
+    assert [(x.xid, x.events_total) for x in section.gpus[0].xids] == [(31, 1)]
+    assert section.driver.watches_xids
+    assert section.cost.workers_total == 1
+
+
+def test_a_gpu_that_comes_back_is_watched_anew(driver):
+    double = driver()
+    double.until(lambda s: s.driver.watches_xids and all(map(complete, s.gpus)))
+    double.node.fail("nvmlDeviceGetFieldValues", 15, gpu=1)
+    double.until(lambda s: states(s) == ["ok", "lost"])
+    double.node.mend()
+    double.node.fail("nvmlDeviceRegisterEvents", 999)  # would be counted if it were called
+    section = double.until_read()
+
+    assert errors(section, "nvmlDeviceRegisterEvents") == {999: 1}
+
+
+def test_a_set_of_events_that_cannot_be_freed_hangs_the_events_only(driver):
+    double = driver()
+    double.until_read()
+    double.node.fail("nvmlEventSetFree", hang=True)
+    double.node.fail("nvmlEventSetWait_v2", 999)
+    section = double.until(lambda s: s.cost.hangs_total and all(map(complete, s.gpus)))
+
+    assert section.cost.hangs_total == (("nvmlEventSetFree", 1),)
 
 
 # Processes

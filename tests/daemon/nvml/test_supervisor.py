@@ -26,6 +26,7 @@ SYMBOLS = {
 OF_THE_DRIVER = {name for name in CALLS if name.startswith(("nvmlInit", "nvmlSystem"))}
 OF_THE_DRIVER |= {"nvmlDeviceGetCount"}
 OF_EVENTS = {"nvmlEventSetCreate", "nvmlEventSetWait", "nvmlDeviceRegisterEvents"}
+AFTER_EVENTS = {"nvmlEventSetFree"}  # called where a wait failed
 FALLBACKS = {  # asked only where something else is not supported
     "nvmlDeviceGetPowerUsage",
     "nvmlDeviceGetTemperatureV",
@@ -40,7 +41,9 @@ FALLBACKS = {  # asked only where something else is not supported
     "nvmlDeviceGetProcessUtilization",
     "nvmlGpmSampleAlloc",  # about no GPU in the double
 }
-OF_ONE_GPU = [name for name in CALLS if name not in OF_THE_DRIVER | OF_EVENTS | FALLBACKS]
+OF_ONE_GPU = [
+    name for name in CALLS if name not in OF_THE_DRIVER | OF_EVENTS | AFTER_EVENTS | FALLBACKS
+]
 NEEDS_MIG = [name for name in sorted(FALLBACKS) if "Mig" in name or "Instance" in name]
 
 
