@@ -30,10 +30,12 @@ def training_events(
         ),
         cudnn_benchmark=sample.cudnn_benchmark,
         cudnn_benchmark_changes_total=min(sample.cudnn_benchmark_changes_total, MAX_COUNT),
-        new=tuple(
-            TrainingEvent(
-                event.kind, event.begin_mono_ns, event.duration_ns / 1e9, event.step, event.detail
-            )
-            for event in new
-        ),
+        new=tuple(map(training_event, new)),
+    )
+
+
+def training_event(event: EventSample) -> TrainingEvent:
+    """In seconds."""
+    return TrainingEvent(
+        event.kind, event.begin_mono_ns, event.duration_ns / 1e9, event.step, event.detail
     )

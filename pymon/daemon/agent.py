@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pymon.daemon.death import UNKNOWN, Watch, in_words, until_readable, watching
+from pymon.daemon.death import KILLED, UNKNOWN, Watch, in_words, until_readable, watching
 from pymon.daemon.listener import listen
+from pymon.daemon.oom import LOOK_S, OomWatch
 from pymon.daemon.peers import Peer, close_all, peer_of, receive
 from pymon.link import wire
 from pymon.link.page import PageError, PageReader
@@ -46,6 +47,7 @@ class Attachment:
     loop: asyncio.AbstractEventLoop
     ended: str | None = None
     dropped: str = ""  # why its page is believed no more
+    evidence: tuple[str, ...] = ()  # of how it ended
 
     @property
     def pid(self) -> int:
@@ -92,6 +94,7 @@ class AgentServer:
     """`clients` counts probes and holds: what a private daemon lives for."""
 
     handlers: Handlers
+    oom: OomWatch = field(default_factory=OomWatch)
     attachments: dict[str, Attachment] = field(default_factory=dict)  # by attach id, living ones
     refused_total: int = 0
     pages_refused_total: int = 0
@@ -111,6 +114,7 @@ class AgentServer:
         self._listener = listen(path, mode)
         self._path, self._inode = path, path.stat().st_ino
         self._keep(self._accept(self._listener))
+        self._keep(self._look_at_groups())
 
     async def stop(self) -> None:
         """Closes everything; the socket's name goes away."""
@@ -158,6 +162,11 @@ class AgentServer:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    async def _look_at_groups(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_S)
+            await asyncio.to_thread(self.oom.look)
 
     async def _accept(self, listener: socket.socket) -> None:
         loop = asyncio.get_running_loop()
@@ -224,6 +233,7 @@ class AgentServer:
         self.clients += 1
         self.clients_total += 1
         self.handlers.attached(attachment)
+        self._keep(_in_thread(self.oom.begin, attach_id, attachment.host_pid))
         try:
             await self._listen_to(sock, attachment, watch)
         except (OSError, wire.WireError):
@@ -240,6 +250,7 @@ class AgentServer:
         if self.attachments.get(attach_id) is not attachment:
             return  # it connected again, or was replaced
         del self.attachments[attach_id]
+        self.oom.forget(attach_id)
         attachment.ended = how
         # Before the collector takes its last look, and closes the page.
         self.handlers.ended(attachment)
@@ -259,8 +270,16 @@ class AgentServer:
             # A probe asks again once a minute, so this fills no log.
             log.warning("page of pid %d, uid %d dropped: %s", attachment.pid, attachment.uid, why)
             return f"page dropped: {why}"
+        attach_id = attachment.hello.attach_id
+        counts = await asyncio.to_thread(self.oom.at_end, attach_id)
         how = await watch.how(RECONNECT_S)
-        return await self._word_of_parent(attachment) if how == UNKNOWN else how
+        if how == UNKNOWN:
+            how = await self._word_of_parent(attachment)
+        if how in (KILLED, UNKNOWN):
+            word = self.oom.word(attach_id, counts, how == KILLED)
+            attachment.evidence = word.evidence
+            how = f"{how}, out of memory" if word.explains else how
+        return how
 
     async def _word_of_parent(self, attachment: Attachment) -> str:
         """What `pymon run`, whose child it was, says of an end that the kernel does not tell us; else `unknown`."""
@@ -335,6 +354,10 @@ def _fitting(reply: wire.Reply) -> bytes:
         return wire.encode(
             wire.Reply(ok=False, last=reply.last, text=f"the answer is too large: {err}")
         )
+
+
+async def _in_thread(work: Callable[..., None], *arguments: Any) -> None:
+    await asyncio.to_thread(work, *arguments)
 
 
 async def _cancelled(task: asyncio.Future[Any]) -> None:

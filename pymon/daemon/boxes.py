@@ -89,7 +89,7 @@ class Boxes:
                 pid=attachment.pid,
                 uid=attachment.uid,
                 ended=attachment.ended or "",
-                evidence=(),
+                evidence=attachment.evidence,
                 ended_mono_ns=self.clock.monotonic_ns(),
                 ended_real_ns=self.clock.real_ns(),
                 page=page,
@@ -121,9 +121,9 @@ class Boxes:
                 self._lost(f"{type(err).__name__}: {err}")
 
     def _write(self, kept: KeptPage, host_pid: int | None) -> None:
-        evidence: tuple[str, ...] = ()
+        evidence = kept.evidence
         if kept.ended != ORDINARY:
-            evidence = self.kernel.about(host_pid, kept.hello.attached_real_ns)
+            evidence += self.kernel.about(host_pid, kept.hello.attached_real_ns)
         stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(kept.ended_real_ns / 1e9))
         ordinary = f"-{ORDINARY}" if kept.ended == ORDINARY else ""
         name = f"{stamp}-{kept.pid}-{kept.uid}-{kept.hello.attach_id}{ordinary}{SUFFIX}"

@@ -20,6 +20,7 @@ from pathlib import Path
 from pymon.daemon.peers import Peer
 
 UNKNOWN = "unknown"
+KILLED = "killed by SIGKILL"
 REAP_WAIT_S = 1.0  # launchers wait for their children; whoever takes longer leaves a zombie to read
 _POLL_S = 0.05
 

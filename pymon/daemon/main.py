@@ -38,6 +38,7 @@ from pymon.daemon.listener import default_path
 from pymon.daemon.nvml.known import KnownGpus
 from pymon.daemon.nvml.settings import NvmlSettings
 from pymon.daemon.nvml.supervisor import Supervisor
+from pymon.daemon.oom import OomWatch
 from pymon.daemon.peers import Peer
 from pymon.daemon.pipeline import Pipeline
 from pymon.daemon.requests import Requests, living
@@ -52,7 +53,10 @@ from pymon.model.catalog import BY_NAME
 from pymon.model.finding import Incident
 from pymon.model.snapshot import Snapshot
 from pymon.model.training import TrainingProcess
+from pymon.sources.cgroup_paths import CgroupPaths
+from pymon.sources.cgroupfs import Cgroupfs
 from pymon.sources.kineto import KinetoSocket
+from pymon.sources.process import Processes
 from pymon.sources.procfs import self_usage
 from pymon.sources.roots import Roots
 
@@ -103,7 +107,10 @@ class Daemon:
                 receipt=self._receipt,
                 request=self._request,
                 welcome=self._welcome,
-            )
+            ),
+            OomWatch(
+                Processes(_roots(config).proc), Cgroupfs(CgroupPaths(_roots(config))), SystemClock()
+            ),
         )
         self.state_dir = folders.state_dir(options.state_dir, config.daemon.state_dir)
         known = KnownGpus(None if options.private else self.state_dir / "gpus.json")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pymon.model.events import TrainingEvent
 from pymon.model.memory import ProcessMemory
+from pymon.model.progress import RunState
 from pymon.model.training import Counting, StepRecord
 
 
@@ -26,7 +28,7 @@ class BlackBox:
     ended_real_ns: int  # when the daemon saw it
     # As `TrainingProcess.ended`.
     ended: str
-    evidence: tuple[str, ...]  # what the kernel said about this process, word by word
+    evidence: tuple[str, ...]  # what the kernel said and counted about this process
     counting: Counting | None  # None, as the two below: the process ended while it wrote its totals
     steps_total: int | None
     capturing: bool | None
@@ -38,3 +40,8 @@ class BlackBox:
     memory: ProcessMemory | None = (
         None  # as it was read last; None: the probe, an older one, does not tell
     )
+    state: RunState | None = None  # what it was at beside single steps
+    state_s: float | None = None  # how long, when the end was seen
+    events: tuple[TrainingEvent, ...] = ()  # the last ones, oldest first, up to 256
+    event_began_real_ns: tuple[int, ...] = ()  # one per event
+    last_event_s: float | None = None  # from the last event's end until the end was seen

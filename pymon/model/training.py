@@ -69,8 +69,8 @@ class TrainingProcess:
     run_id: str
     script: str
     attached_real_ns: int
-    # None while it lives; else `exited`, `exit code 1`, `killed by SIGKILL`, `replaced by exec`, `disconnected`,
-    # `page dropped: ...`, or `unknown`.
+    # None while it lives; else `exited`, `exit code 1`, `killed by SIGKILL`, the same with `, out of memory`,
+    # `replaced by exec`, `disconnected`, `page dropped: ...`, or `unknown`.
     ended: str | None
     counting: Counting
     steps_total: int

@@ -12,7 +12,10 @@ from rich.text import Text
 from pymon.base.units import human_bytes, human_seconds
 from pymon.model.blackbox import BlackBox
 from pymon.model.memory import AllocatorUse, HostUse
+from pymon.model.progress import RunState
 from pymon.model.training import PHASES, Counting, StepRecord
+
+_BESIDE_STEPS = (RunState.EVALUATING, RunState.CHECKPOINTING)
 
 
 def render(box: BlackBox, steps: int) -> RenderableType:
@@ -21,6 +24,7 @@ def render(box: BlackBox, steps: int) -> RenderableType:
     lines: list[RenderableType] = [Text(_who(box), style="bold"), ended]
     lines.extend(Text(f"          {line}") for line in box.evidence)
     lines.append(Text(f"  was     {_was(box)}"))
+    lines.append(Text(f"  event   {_event(box)}"))
     lines.append(Text(f"  steps   {_counted(box)}"))
     if box.memory is not None:
         lines.extend(Text(f"  memory  {_allocator(one)}") for one in box.memory.allocators)
@@ -49,7 +53,17 @@ def _was(box: BlackBox) -> str:
     if box.doing is None or box.doing_s is None:
         return "not told"
     where = f"in `{box.doing}` for {human_seconds(box.doing_s)} when the end was seen"
+    if box.state in _BESIDE_STEPS and box.state_s is not None:
+        where += f", {box.state.value} for {human_seconds(box.state_s)}"
     return f"{where}, in a step that a capture recorded" if box.capturing else where
+
+
+def _event(box: BlackBox) -> str:
+    if not box.events or box.last_event_s is None:
+        return "none is recorded"
+    last = box.events[-1]
+    took = f" of {human_seconds(last.duration_s)}" if last.duration_s else ""
+    return f"{last.kind}{took} in step {last.step:,}, over {human_seconds(box.last_event_s)} before"
 
 
 def _counted(box: BlackBox) -> str:

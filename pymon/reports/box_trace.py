@@ -1,4 +1,4 @@
-"""A black box as a Chrome trace, for ui.perfetto.dev: steps as slices, their phases below them, the end as a mark."""
+"""A black box as a Chrome trace, for ui.perfetto.dev: steps, their phases and events as slices, the end as a mark."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from pymon.model.blackbox import BlackBox
 from pymon.model.training import PHASES, StepRecord
 
-_STEPS, _PHASES = 1, 2  # thread numbers: two rows, which no viewer folds into one
+_STEPS, _PHASES, _EVENTS = 1, 2, 3  # thread numbers: rows, which no viewer folds into one
 # Of a phase the page has the sum in a step, not where it began: a gradient-accumulating step goes through its phases
 # many times.
 _NOTE = "phases are sums of their step, drawn one after the other"
@@ -41,6 +41,11 @@ def _events(box: BlackBox) -> Iterator[dict[str, Any]]:
         }
         yield _slice(box, _STEPS, f"step {step.step}", began_ns / 1e3, step.duration_s, arguments)
         yield from _phases(box, step, began_ns / 1e3)
+    if box.events:
+        yield _name(box, "thread_name", _EVENTS, "events")
+    for event, began_ns in zip(box.events, box.event_began_real_ns, strict=True):
+        facts = {"step": event.step, "detail": event.detail}
+        yield _slice(box, _EVENTS, event.kind, began_ns / 1e3, event.duration_s, facts)
     end = {"name": f"ended: {box.ended}", "ph": "i", "s": "p", "pid": box.pid, "tid": _STEPS}
     yield end | {"ts": box.ended_real_ns / 1e3, "args": {"evidence": list(box.evidence)}}
 

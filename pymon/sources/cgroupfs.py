@@ -44,6 +44,14 @@ class MemoryUse:
 
 
 @dataclass(frozen=True, slots=True)
+class OomCounts:
+    """Of one group, since it was made; None where this kernel does not count it."""
+
+    kills: int | None  # of its processes, by any out-of-memory killer
+    limit_hits: int | None  # how often its memory reached its limit
+
+
+@dataclass(frozen=True, slots=True)
 class Cgroupfs:
     """Reads groups that `paths` finds. Raises as `files.read`."""
 
@@ -97,9 +105,8 @@ class Cgroupfs:
         stat = files.parsed(f"{folder}/memory.stat", files.keyed)
         used = "memory.current" if second else "memory.usage_in_bytes"
         names = ("file", "anon", "shmem") if second else ("total_cache", "total_rss", "total_shmem")
-        events = "memory.events" if second else "memory.oom_control"
         cache, anonymous, shared = (stat.get(name) for name in names)
-        kills = _optional(lambda: files.parsed(f"{folder}/{events}", files.keyed))
+        kills = _optional(lambda: files.parsed(_oom_file(folder, group.version), files.keyed))
         return MemoryUse(
             limit_bytes=None if limit is None else int(limit),
             used_bytes=_optional(lambda: files.number(f"{folder}/{used}")),
@@ -109,9 +116,21 @@ class Cgroupfs:
             oom_kills=kills.get("oom_kill") if kills else None,
         )
 
+    def oom_counts(self, group: Group) -> OomCounts:
+        """By `memory.events`, or `memory.oom_control` and `memory.failcnt`. Raises as `files.read`."""
+        events = files.parsed(_oom_file(group.folder, group.version), files.keyed)
+        if group.version == 2:
+            return OomCounts(events.get("oom_kill"), events.get("max"))
+        hits = _optional(lambda: files.number(f"{group.folder}/memory.failcnt"))
+        return OomCounts(events.get("oom_kill"), None if hits is None else int(hits))
+
     def pressure(self, group: Group, resource: str) -> tuple[float, float | None]:
         """As `Procfs.pressure`, of the group; version 2 alone has it."""
         return files.parsed(f"{group.folder}/{resource}.pressure", pressure)
+
+
+def _oom_file(folder: str, version: int) -> str:
+    return f"{folder}/{'memory.events' if version == 2 else 'memory.oom_control'}"
 
 
 def _tightest(group: Group, read: Callable[[str], float | None]) -> tuple[float | None, str]:

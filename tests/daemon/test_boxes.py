@@ -26,6 +26,7 @@ class Ended:
     uid: int = 1000
     ended: str | None = "killed by SIGKILL"
     host_pid: int | None = 7
+    evidence: tuple[str, ...] = ("control group /job: out-of-memory kills rose from 0 to 1",)
 
     def __post_init__(self):
         fd = memfd_page()
@@ -88,13 +89,13 @@ def test_what_the_kernel_said_of_this_process_stands_in_it_word_by_word(tmp_path
     shelf.close(30)
 
     evidence = unpack(shelf.files()[0].path.read_bytes()).evidence
-    assert evidence == ((f"kernel log: {line}",) if told else ())
+    assert evidence == (*Ended().evidence, *([f"kernel log: {line}"] if told else []))
 
 
 def test_without_the_right_to_read_the_kernels_log_there_is_a_box_all_the_same(tmp_path):
     log = KernelLog(tmp_path / "no-such-log")
     (box,) = kept(tmp_path, Ended(), kernel=log).files()
-    assert unpack(box.path.read_bytes()).evidence == ()
+    assert unpack(box.path.read_bytes()).evidence == Ended().evidence
 
 
 def file(number, uid=1000, ordinary=False, size=10):

@@ -48,9 +48,11 @@ class Node:
             timeout=timeout_s,
         )
 
-    def start(self, command, env=None):
+    def start(self, command, env=None, **more):
         """A process that ends with the test."""
-        process = subprocess.Popen(command, cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True, **more
+        )
         self.processes.append(process)
         return process
 

@@ -1,6 +1,8 @@
 """A black box for reports."""
 
 from pymon.model.blackbox import BlackBox
+from pymon.model.events import TrainingEvent
+from pymon.model.progress import RunState
 from pymon.model.training import Counting, StepRecord
 
 
@@ -32,5 +34,13 @@ def box(count=3, **changes):
         "since_step_s": 2.0,
         "steps": records,
         "step_began_real_ns": tuple(10**18 + n * 10**8 for n in range(count)),
+        "state": RunState.TRAINING,
+        "state_s": 90.0,
+        "events": (
+            TrainingEvent("compile", 10**8, 0.05, 1, 0),
+            TrainingEvent("checkpoint_save", 3 * 10**8, 0.25, 3, 0),
+        ),
+        "event_began_real_ns": (10**18, 10**18 + 2 * 10**8),
+        "last_event_s": 1.0,
     }
     return BlackBox(**(facts | changes))

@@ -4,6 +4,7 @@ import pytest
 from rich.console import Console
 
 from pymon.model.memory import AllocatorUse, HostUse, ProcessMemory
+from pymon.model.progress import RunState
 from pymon.reports import box_terminal
 from tests.reports.boxes import box
 
@@ -20,6 +21,7 @@ def test_it_says_who_died_of_what_and_at_what():
     assert "ended   killed by SIGKILL, seen 2001-09-09 01:46:40 UTC" in text
     assert "kernel log: Out of memory: Killed process 4711 (python)" in text
     assert "in `backward` for 1.5 s when the end was seen" in text
+    assert "event   checkpoint_save of 250 ms in step 3, over 1 s before" in text
     assert "3; median 100 ms of the last 3, the last one 2 s before" in text
 
 
@@ -37,6 +39,8 @@ def test_only_the_last_steps_are_listed_and_captured_ones_are_marked():
         ({"steps": (), "steps_total": 0}, "no step is recorded"),
         ({"counting": None, "steps_total": None}, "writing its totals"),
         ({"doing": None}, "not told"),
+        ({"state": RunState.CHECKPOINTING, "state_s": 40.0}, "checkpointing for 40 s"),
+        ({"events": (), "last_event_s": None}, "event   none is recorded"),
         ({"ended": "unknown", "evidence": ()}, "ended   unknown"),
     ],
 )

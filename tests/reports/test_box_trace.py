@@ -30,6 +30,15 @@ def test_steps_are_slices_with_their_phases_below():
         assert abs(ends[-1] - step["ts"] - step["dur"]) < 1
 
 
+def test_events_have_a_row_of_their_own():
+    found = [e for e in events(box()) if e["ph"] == "X" and e["tid"] == 3]
+    assert [(e["name"], round(e["dur"]), e["args"]["step"]) for e in found] == [
+        ("compile", 50_000, 1),
+        ("checkpoint_save", 250_000, 3),
+    ]
+    assert found[1]["ts"] - found[0]["ts"] == 200_000
+
+
 def test_the_end_is_a_mark_with_its_evidence():
     end = events(box())[-1]
     assert (end["ph"], end["name"]) == ("i", "ended: killed by SIGKILL")
