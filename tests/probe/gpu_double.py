@@ -19,6 +19,8 @@ import threading
 import time
 from types import SimpleNamespace
 
+from tests.allocator_double import AllocatorDouble
+
 STREAM = 0x70
 PHASES_NS = {"forward": 2_000_000, "backward": 3_000_000, "optimizer": 1_000_000}
 RECORDS = (
@@ -40,7 +42,7 @@ def main(steps: int, *also: str) -> None:
     torch.cuda.is_initialized = lambda: os.getpid() == parent  # as torch: not in a fork's child
     torch._C._cuda_getDevice = lambda: 0
     torch._C._cuda_getCurrentRawStream = lambda device: STREAM
-    torch._C._cuda_memoryStats = lambda device: {"reserved_bytes": {"all": {"current": 0}}}
+    AllocatorDouble().replace_in(torch)
 
     class Work(torch.autograd.Function):
         @staticmethod
