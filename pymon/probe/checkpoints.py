@@ -75,7 +75,7 @@ def timed_save(
     @functools.wraps(original)
     def save(*args: Any, **kwargs: Any) -> Any:
         me = threading.get_ident()
-        if not distributed and _is_part(me):
+        if not distributed and _is_part(native):
             return original(*args, **kwargs)
         outermost = not getattr(_open, "inside", False)
         _open.inside = True
@@ -104,9 +104,14 @@ def timed_save(
     return save
 
 
-def _is_part(thread: int) -> bool:
-    """A distributed checkpoint calls torch.save for each tensor, in threads of its own, too."""
-    return bool(_distributed_in) and thread != threading.main_thread().ident
+def _is_part(native: Any) -> bool:
+    """A distributed checkpoint calls torch.save for each tensor, in threads of its own, too; the training thread, which
+    may be any, saves for itself meanwhile."""
+    if not _distributed_in:
+        return False
+    if training := native.training_tid():
+        return bool(threading.get_native_id() != training)
+    return threading.current_thread() is not threading.main_thread()
 
 
 def _count_when_done(native: Any, result: Any) -> None:

@@ -1,18 +1,23 @@
 """Saves of frameworks are wrapped as soon as they are imported, and behave as ever."""
 
 import sys
+import threading
 from concurrent.futures import Future
 
 import pytest
 
 from pymon.probe import checkpoints
+from tests.waiting import PATIENCE_S
 
 
 class NativeDouble:
     """Notes what it is told."""
 
-    def __init__(self):
-        self.told = []
+    def __init__(self, training=0):
+        self.told, self._training = [], training
+
+    def training_tid(self):
+        return self._training
 
     def save_begin(self):
         self.told.append("begin")
@@ -93,3 +98,37 @@ def test_a_save_in_another_process_counts_when_it_is_done(error, outcome):
     assert native.told == ["begin", checkpoints.GOES_ON]
     future.set_exception(error) if error else future.set_result(None)
     assert native.told[2:] == ["begin", outcome]
+
+
+@pytest.mark.parametrize("trains", ["a thread", "the main thread", "nobody yet"])
+def test_while_a_distributed_checkpoint_is_written_the_training_thread_saves_for_itself(trains):
+    native = NativeDouble()
+    save = checkpoints.timed_save(native, lambda: None, lambda *_: None)
+    inside, enough = threading.Event(), threading.Event()
+
+    def write():
+        inside.set()
+        enough.wait(PATIENCE_S)
+
+    writer = threading.Thread(
+        target=checkpoints.timed_save(native, write, lambda *_: None, distributed=True)
+    )
+
+    def in_a_thread():
+        if trains == "a thread":
+            native._training = threading.get_native_id()
+        save()
+
+    other = threading.Thread(target=in_a_thread)
+    if trains == "the main thread":
+        native._training = threading.get_native_id()
+    writer.start()
+    assert inside.wait(PATIENCE_S)
+    other.start()
+    other.join()
+    by_other = native.told.count("begin") - 1
+    save()
+    by_main = native.told.count("begin") - 1 - by_other
+    enough.set()
+    writer.join()
+    assert (by_other, by_main) == ((1, 0) if trains == "a thread" else (0, 1))
