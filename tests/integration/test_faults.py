@@ -74,9 +74,11 @@ def test_a_page_that_begins_to_lie_is_dropped_and_the_others_are_watched_on(node
     assert answer == wire.Reject(said)
     assert pages.receive(liar.sock) is None
     until(lambda: metric(node, "pymon_pages_refused_total") == 1, what="the count")
-    until(lambda: [r["script"] for r in rows(node)] == ["training.py"], what="the other alone")
-    steps = metric(node, "pymon_steps_total{")
-    until(lambda: (metric(node, "pymon_steps_total{") or 0) > (steps or 0) + 20, what="more steps")
+    ends = lambda: {row["script"]: row["ended"] for row in rows(node)}  # noqa: E731
+    wanted = {"liar.py": f"page dropped: {said}", "training.py": None}
+    until(lambda: ends() == wanted, what="the end of the liar alone")
+    steps = metric(node, "pymon_steps_total{")  # the living one's, which stands first
+    until(lambda: metric(node, "pymon_steps_total{") > steps + 20, what="more steps")
     assert training.poll() is None
     assert boxes(node, os.getpid()) == []  # it lives, and its page is worth nothing
     liar.close()
