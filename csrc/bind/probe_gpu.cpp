@@ -85,13 +85,17 @@ void mark_gpu(uint32_t ended, bool stepped) noexcept {
   GpuCore::instance().mark(stream, static_cast<Phase>(ended), stepped ? probe_state().clock.steps_total() : 0);
 }
 
+void leave_gpu_gap() noexcept { GpuCore::instance().leave_gap(); }
+
 void bind_gpu(py::module_& module) {
   module.def("gpu_start", &start, py::arg("device"), py::arg("raw_stream"), py::arg("why_no_events"),
              py::arg("why_no_cupti"), py::arg("synchronisations"),
              "Starts the layers that nothing speaks against, once, when CUDA is up; the page says what became of them.");
-  module.def("gpu_yield", [](uint32_t timeout_ms) {
-    return without_gil([=] { return GpuCore::instance().yield(timeout_ms); });
-  }, py::arg("timeout_ms"), "Gives CUPTI to another client; False where that took too long.");
+  module.def("gpu_yield", [](uint32_t timeout_ms, const std::string& reason) {
+    const char* words = reason.empty() ? nullptr : kept(reason);
+    return without_gil([=] { return GpuCore::instance().yield(timeout_ms, words); });
+  }, py::arg("timeout_ms"), py::arg("reason") = "", "Gives CUPTI to another client; False where that took too long.");
+  module.def("gpu_leave_gap", &leave_gpu_gap, "The marks before the next one were left out.");
   module.def("gpu_resume", [] { GpuCore::instance().resume(); }, "Takes it back.");
   module.def("gpu_stop", [](const std::string& reason, uint32_t timeout_ms) {
     const char* words = kept(reason);

@@ -17,6 +17,7 @@ uint64_t since(uint64_t begin_ns, uint64_t now_ns) noexcept { return now_ns > be
 
 // `took_ns` belong to no step: whatever is going on in this thread began that much later.
 void leave_out(ThreadClock& thread, uint64_t took_ns) noexcept {
+  thread.left_out = true;
   for (uint64_t* begin_ns : {&thread.step_begin_ns, &thread.forward_begin_ns, &thread.last_backward_end_ns}) {
     if (*begin_ns != 0) *begin_ns += took_ns;
   }

@@ -64,6 +64,7 @@ struct Evaluation {
 constexpr uint32_t kNewLoaders = 4;  // fetched from at a time, before the first backward pass
 
 struct ThreadClock {
+  bool left_out = false;  // time that is no step's went by since the last mark; the caller takes it likewise
   uint32_t ended_phase = kNoPhase;  // what the last call ended; the caller takes it, to mark the GPU's time
   uint32_t epoch = 0;               // of StepClock, when this thread last counted
   uint64_t now_ns = 0;              // the clock as it was last read here

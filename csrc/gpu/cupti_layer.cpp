@@ -54,9 +54,9 @@ CuptiLayer* CuptiLayer::start(PageWriter* page, const cuda::Api* cuda, const Cup
   return layer;
 }
 
-bool CuptiLayer::yield(uint32_t timeout_ms) noexcept {
+bool CuptiLayer::yield(uint32_t timeout_ms, const char* reason) noexcept {
   std::unique_lock<std::mutex> lock(mutex_);
-  ++yields_;
+  if (yields_++ == 0) yield_reason_ = reason;
   changed_.notify_all();
   // `kLayerRunning` is entered before CUPTI is touched, so in any other state the thread is not in its calls.
   const auto is_free = [this] { return state() != kLayerRunning; };
@@ -158,6 +158,7 @@ CuptiLayer::Wish CuptiLayer::wait_for_wish(uint64_t until_mono_ns) noexcept {
     changed_.wait_for(lock, std::chrono::nanoseconds(until_mono_ns - now_ns), wants_change);
   }
   if (stop_reason_ != nullptr) return Wish::kStop;
+  lent_ = yield_reason_;
   if (!armed_) late_.store(false, std::memory_order_relaxed);  // nothing is left that could come too late
   if (yields_ > 0 || !is_ours()) return Wish::kYield;
   if (stolen_until_ns_ > mono_ns()) return Wish::kYield;
@@ -187,7 +188,7 @@ void CuptiLayer::obey(Wish wish) {
     enter(kLayerDisarmed, stop_reason_);
   } else if (was_armed || state() == kLayerRunning) {
     yielded_since_ns_ = mono_ns();
-    enter(kLayerYielded, "lent to another profiler");
+    enter(kLayerYielded, lent_ != nullptr ? lent_ : "lent to another profiler");
   } else if (state() == kLayerOff) {
     enter(kLayerYielded, "waits for another profiler");
     yielded_since_ns_ = mono_ns();

@@ -47,8 +47,9 @@ class CuptiLayer {
 
   // Gives CUPTI up for another client's sake, all records of ours delivered. False: it took longer than `timeout_ms`,
   // and the caller goes on all the same; what was still to be done with CUPTI is then left undone, since it would be done
-  // to the other client. Nests: as many `resume` take it back.
-  bool yield(uint32_t timeout_ms) noexcept;
+  // to the other client. Nests: as many `resume` take it back. The first one's `reason`, which must live as long as the
+  // program, stands in the page.
+  bool yield(uint32_t timeout_ms, const char* reason = nullptr) noexcept;
   void resume() noexcept;
 
   // Off for good; `reason` must live as long as the program.
@@ -114,6 +115,7 @@ class CuptiLayer {
   std::mutex mutex_;
   std::condition_variable changed_;
   int yields_ = 0;                    // who wants CUPTI now
+  const char* yield_reason_ = nullptr;  // of the first of them
   std::atomic<bool> late_{false};     // somebody waited in vain: CUPTI is not ours any more, whatever the thread is at
   const char* stop_reason_ = nullptr;
   bool ended_ = false;  // the thread will not touch the page again
@@ -123,6 +125,7 @@ class CuptiLayer {
   std::atomic<cuda::Context> context_{nullptr};
 
   // The thread's own.
+  const char* lent_ = nullptr;  // `yield_reason_` as the wish was heard
   bool armed_ = false, guarded_ = false;
   bool silent_ = false;   // records stay away, and the reason says so
   bool renews_ = false;   // CUPTI is to be taken anew, armed or not

@@ -15,6 +15,7 @@ namespace {
 constexpr uint64_t kWindowNs = 10'000'000'000;  // as long as the CUPTI layer's, for the same reason (self_guard.h)
 constexpr int kWindowsOver = 3;
 constexpr uint64_t kMostStride = 1024;
+constexpr int kIdlePolls = 20;  // a second without a mark: an evaluation, or disarmed; then a tenth as many are enough
 constexpr int kMostErrors = 16;  // one after the other: the context is gone, or the GPU has faulted
 
 }  // namespace
@@ -36,6 +37,10 @@ EventLayer* EventLayer::start(PageWriter* page, const cuda::Api& cuda, const Eve
 
 void EventLayer::mark(cuda::Stream stream, Phase ended, uint64_t step) noexcept {
   if (state() != kLayerRunning) return;
+  if (leaves_gap_.load(std::memory_order_relaxed)) {
+    leaves_gap_.store(false, std::memory_order_relaxed);
+    gap_ = true;
+  }
   const bool left_out = is_left_out(step);
   if (step != 0) open_step_ = step + 1;
   if (left_out || !can_record(stream)) {
@@ -129,11 +134,13 @@ void EventLayer::loop() noexcept {
 // False: it is time to stop.
 bool EventLayer::wait() noexcept {
   std::unique_lock<std::mutex> lock(mutex_);
-  wake_.wait_for(lock, std::chrono::nanoseconds(options_.poll_ns), [this] { return stop_reason_ != nullptr; });
+  const uint64_t poll_ns = options_.poll_ns * (idle_polls_ < kIdlePolls ? 1 : 10);
+  wake_.wait_for(lock, std::chrono::nanoseconds(poll_ns), [this] { return stop_reason_ != nullptr; });
   return stop_reason_ == nullptr;
 }
 
 void EventLayer::poll() noexcept {
+  idle_polls_ = tail_ < head_.load(std::memory_order_acquire) ? 0 : std::min(idle_polls_ + 1, kIdlePolls);
   while (tail_ < head_.load(std::memory_order_acquire)) {
     const uint64_t claimed = claimed_.load(std::memory_order_seq_cst);
     if (claimed > tail_ + kEvents) {  // the ring went round: the oldest are gone

@@ -39,6 +39,9 @@ class EventLayer {
   // CUDA context of `stream` current. Microseconds; never waits, never fails.
   void mark(cuda::Stream stream, Phase ended, uint64_t step) noexcept;
 
+  // Marks were left out, as by a budget: what the next one ends was not watched from its begin. From any thread.
+  void leave_gap() noexcept { leaves_gap_.store(true, std::memory_order_relaxed); }
+
   // Off for good; `reason` must live as long as the program. Waits at most `timeout_ms` for the poller.
   void stop(const char* reason, uint32_t timeout_ms) noexcept;
 
@@ -79,6 +82,7 @@ class EventLayer {
   std::atomic<uint64_t> state_{kLayerOff}, stride_{1};
   std::atomic<uint64_t> skipped_capturing_{0}, skipped_context_{0}, failed_{0};
   std::atomic<cuda::Context> context_{nullptr};
+  std::atomic<bool> leaves_gap_{false};
   bool gap_ = true;          // the training thread's own
   uint64_t open_step_ = 0;   // likewise; 0 until a step ended
 
@@ -97,6 +101,7 @@ class EventLayer {
   uint64_t window_begin_ns_ = 0, window_head_ = 0, window_cpu_ns_ = 0;
   int windows_over_ = 0;
   int errors_in_a_row_ = 0;
+  int idle_polls_ = 0;  // in a row that found nothing to ask for
 };
 
 }  // namespace pymon

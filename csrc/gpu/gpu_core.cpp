@@ -77,9 +77,13 @@ void GpuCore::mark(cuda::Stream stream, Phase ended, uint64_t step) noexcept {
   if (EventLayer* events = events_.load()) events->mark(stream, ended, step);
 }
 
-bool GpuCore::yield(uint32_t timeout_ms) noexcept {
+void GpuCore::leave_gap() noexcept {
+  if (EventLayer* events = events_.load()) events->leave_gap();
+}
+
+bool GpuCore::yield(uint32_t timeout_ms, const char* reason) noexcept {
   CuptiLayer* cupti = cupti_.load();
-  return cupti == nullptr || cupti->yield(timeout_ms);
+  return cupti == nullptr || cupti->yield(timeout_ms, reason);
 }
 
 void GpuCore::resume() noexcept {

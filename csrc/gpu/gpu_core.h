@@ -29,7 +29,8 @@ class GpuCore {
 
   // See EventLayer::mark and CuptiLayer; nothing where the layer does not run.
   void mark(cuda::Stream stream, Phase ended, uint64_t step) noexcept;
-  bool yield(uint32_t timeout_ms) noexcept;
+  void leave_gap() noexcept;
+  bool yield(uint32_t timeout_ms, const char* reason) noexcept;
   void resume() noexcept;
   void note_reserved(uint64_t bytes) noexcept;
 

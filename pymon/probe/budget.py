@@ -96,7 +96,7 @@ class Budget:
 
     def _shed(self, level: int, why: str = "") -> None:
         self._level = level
-        self._gpu.shed(level > 0, why if level >= SHED_RECORDS else "")
+        self._gpu.shed(level > 0, why)
         self._show()
 
     def _show(self) -> None:

@@ -133,16 +133,16 @@ class GpuLayers:
                 self._lent -= 1
                 self._native.gpu_resume()
 
-    def shed(self, on: bool, for_good: str = "") -> None:
-        """Sender thread: gives CUPTI up while `on`, as to a profiler; `for_good` says why both layers end instead."""
+    def shed(self, on: bool, why: str = "") -> None:
+        """Sender thread: gives CUPTI up while `on`, as to a profiler. Marks come and go with the hooks that make them."""
         with self._lock:
-            if for_good and self._started:
-                self._native.gpu_stop(for_good, EXIT_MS)
+            if self._started:
+                self._native.gpu_leave_gap()  # the step in which they went or come has no time
             if on == (self._shedding in self._sessions):
                 return
             hands_over = on and self._add(self._shedding)
         if hands_over:
-            self._native.gpu_yield(YIELD_MS)
+            self._native.gpu_yield(YIELD_MS, why)
         elif not on:
             self.session_ends(self._shedding)
 

@@ -63,6 +63,21 @@ TEST_CASE("GPU time of steps and phases, without one synchronisation") {
   CHECK(layer->reason() == "test over");
 }
 
+TEST_CASE("what lies between marks that were left out is no step's time") {
+  Page page;
+  EventLayer* layer = kept(EventLayer::start(page.writer.get(), cuda_api(), kFast));
+  for (uint64_t step = 1; step <= 3; ++step) train_step(layer, step, 1'000'000, 1'000'000, 1'000'000);
+  layer->mark(kStream, kDataWait, 0);
+  cuda_double_work(kStream, 500'000'000);  // switched off within the fourth
+  std::thread([layer] { layer->leave_gap(); }).join();
+  for (uint64_t step = 4; step <= 6; ++step) train_step(layer, step, 1'000'000, 1'000'000, 1'000'000);
+  REQUIRE(eventually([&] { return page.gpu().last_step == 6; }));
+  REQUIRE(eventually([&] { return page.gpu().steps_timed_total == 4; }));  // 2, 3, 5, 6
+  CHECK(page.gpu().steps_untimed_total == 1);
+  CHECK(page.gpu().step_ns_total < 100'000'000);
+  layer->stop("test over", 500);
+}
+
 TEST_CASE("a GPU that lags behind by more than the ring costs the oldest events, counted, and never the training") {
   Page page;
   EventLayer* layer = kept(EventLayer::start(page.writer.get(), cuda_api(), kFast));

@@ -1,12 +1,13 @@
 """A trainer on a double of a GPU: run as a script, with the doubles' folder in LD_LIBRARY_PATH.
 
-    python -m tests.probe.gpu_double STEPS [profile] [fork] [raise] [leave_in_call]
+    python -m tests.probe.gpu_double STEPS [profile] [disarm] [evaluate] [fork] [raise] [leave_in_call]
 
 CUDA is said to be up, torch's two questions about the stream are answered, and each phase of a step puts work on the
 double of libcuda (2 ms forward, 3 ms backward, 1 ms optimizer) and records into the one of libcupti (10 GEMMs of 20 µs
 and one all-reduce of 5 ms a step). With `profile` a session opens and ends half way, which records the GPU by its name
-only; with `fork` a child trains on for two steps. Then one line of JSON: what the layers said at the end. With `raise`
-the script ends in an exception, with `leave_in_call` while a thread is in a call of the layers'.
+only; with `disarm` the probe is switched off half way, for five steps and a second; with `evaluate` 600 ms of work lie
+between two steps; with `fork` a child trains on for two steps. Then one line of JSON: what the layers said at the end.
+With `raise` the script ends in an exception, with `leave_in_call` while a thread is in a call of the layers'.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ def main(steps: int, *also: str) -> None:
 
     step()
     wait_for(lambda: native.gpu_layers()["cupti"] == ("running", "running"))
-    states = []
+    states, switched = [], []
     for number in range(steps):
         if "profile" in also and number == steps // 2:
             session = SimpleSession()
@@ -85,12 +86,26 @@ def main(steps: int, *also: str) -> None:
             registry().on_end(session)
             wait_for(lambda: native.gpu_layers()["cupti"] == ("running", "running"))
             states.append(native.gpu_layers()["cupti"][0])
+        if "disarm" in also and number == steps // 2:
+            budget = attach._state["sender"]._budget
+            budget.tell(False, 0.0)
+            switched.append(native.gpu_layers())
+            for _ in range(5):
+                step()
+            time.sleep(1.0)
+            budget.tell(True, 0.0)
+            wait_for(lambda: native.gpu_layers()["cupti"] == ("running", "running"))
+            switched.append(native.gpu_layers())
+        if "evaluate" in also and number == steps // 2:
+            with pymon.evaluation():
+                cuda.cuda_double_work(STREAM, 600_000_000)
         step()
     child = forked(step, native) if "fork" in also else None
     time.sleep(1.6)  # the last flush and what is held back
     said = {
         "layers": native.gpu_layers(),
         "states": states,
+        "switched": switched,
         "child": child,
         "handlers": [handled, handled_signals()],
     }

@@ -117,8 +117,8 @@ class GpuDouble:
     def __init__(self):
         self.calls = []
 
-    def shed(self, on, for_good=""):
-        self.calls.append((on, for_good))
+    def shed(self, on, why=""):
+        self.calls.append((on, why))
 
 
 @pytest.fixture
@@ -152,7 +152,7 @@ def test_beyond_it_layers_go_one_by_one_and_the_heartbeat_stays(run):
     assert run.trainer.page[0] == 0
     run(1, 0.02)
     assert run.trainer.page[:2] == (1, 1)
-    assert run.gpu.calls == [(True, "")]
+    assert run.gpu.calls == [(True, "over pymon's budget")]
     run(20, 0.02)
     assert run.trainer.page[:2] == (3, 3)
     assert [level for level in dict.fromkeys(run.trainer.levels)] == [0, 1, 2, 3]

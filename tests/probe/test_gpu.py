@@ -125,6 +125,27 @@ class TestInATrainer:
         assert ended.said["layers"]["cupti"] == ["running", "running"]
         assert ended.code == 0
 
+    def test_layers_that_were_switched_off_come_back_and_the_time_between_is_no_steps(self):
+        with trainer("20", "disarm") as (page, ended):
+            gpu, cupti, steps = page.gpu(), page.cupti(), page.train().steps_total
+            longest_ns = max(step.gpu_ns for step in page.gpu_steps_after(0))
+        off, on = ended.said["switched"]
+        assert off["cupti"] == ["yielded", "switched off by `pymon disarm`"]
+        assert on["cupti"] == on["events"] == ["running", "running"]
+        assert (gpu.last_step, steps) == (21, 21)  # five more were not watched
+        assert gpu.steps_timed_total in (18, 19)  # the first is not, nor is the one after the gap
+        assert longest_ns < 500_000_000  # a second lay between; a step has 6 ms of work
+        assert cupti.handovers_total == 1
+        assert cupti.records_total in (220, 231)  # maybe the first, and none of the five
+
+    def test_an_evaluation_is_no_steps_gpu_time(self):
+        with trainer("20", "evaluate") as (page, _):
+            gpu = page.gpu()
+            longest_ns = max(step.gpu_ns for step in page.gpu_steps_after(0))
+        assert gpu.last_step == 21
+        assert gpu.steps_timed_total in (18, 19)
+        assert longest_ns < 500_000_000
+
     def test_no_signal_handler_is_installed(self):
         with trainer("2") as (_, ended):
             before, after = ended.said["handlers"]
@@ -164,8 +185,9 @@ def layers():
     """GpuLayers on a double of the native module that notes its calls; CUDA is up."""
     calls = []
     names = ("gpu_start", "gpu_resume", "gpu_stop", "gpu_leave_cupti", "gpu_note_reserved")
+    names += ("gpu_leave_gap",)
     double = SimpleNamespace(
-        gpu_yield=lambda timeout_ms: calls.append(("gpu_yield",)) or True,
+        gpu_yield=lambda timeout_ms, why="": calls.append(("gpu_yield",)) or True,
         gpu_device=lambda: -1,
         **{name: (lambda *args, name=name: calls.append((name, *args))) for name in names},
     )
