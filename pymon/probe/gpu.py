@@ -134,7 +134,7 @@ class GpuLayers:
                 self._native.gpu_resume()
 
     def shed(self, on: bool, why: str = "") -> None:
-        """Sender thread: gives CUPTI up while `on`, as to a profiler. Marks come and go with the hooks that make them."""
+        """Sender thread: CUPTI is given up while `on`, as to a profiler. Marks come with the hooks that make them."""
         with self._lock:
             if self._started:
                 self._native.gpu_leave_gap()  # the step in which they went or come has no time

@@ -34,7 +34,6 @@ def main(steps: int, *also: str) -> None:
 
     import pymon
     from pymon.probe import attach
-    from pymon.probe.profiler_registry import registry
 
     cuda = ctypes.CDLL("libcuda.so.1")
     cupti = ctypes.CDLL("libcupti.so.13")
@@ -76,36 +75,16 @@ def main(steps: int, *also: str) -> None:
 
     step()
     wait_for(lambda: native.gpu_layers()["cupti"] == ("running", "running"))
-    states, switched = [], []
+    noted = {}
     for number in range(steps):
-        if "profile" in also and number == steps // 2:
-            session = SimpleSession()
-            registry().on_open(session)
-            states.append(native.gpu_layers()["cupti"][0])
-            step()
-            registry().on_end(session)
-            wait_for(lambda: native.gpu_layers()["cupti"] == ("running", "running"))
-            states.append(native.gpu_layers()["cupti"][0])
-        if "disarm" in also and number == steps // 2:
-            budget = attach._state["sender"]._budget
-            budget.tell(False, 0.0)
-            switched.append(native.gpu_layers())
-            for _ in range(5):
-                step()
-            time.sleep(1.0)
-            budget.tell(True, 0.0)
-            wait_for(lambda: native.gpu_layers()["cupti"] == ("running", "running"))
-            switched.append(native.gpu_layers())
-        if "evaluate" in also and number == steps // 2:
-            with pymon.evaluation():
-                cuda.cuda_double_work(STREAM, 600_000_000)
+        if number == steps // 2:
+            noted = half_way(also, step, native, cuda)
         step()
     child = forked(step, native) if "fork" in also else None
     time.sleep(1.6)  # the last flush and what is held back
     said = {
         "layers": native.gpu_layers(),
-        "states": states,
-        "switched": switched,
+        **noted,
         "child": child,
         "handlers": [handled, handled_signals()],
     }
@@ -116,6 +95,39 @@ def main(steps: int, *also: str) -> None:
         time.sleep(0.05)
     if "raise" in also:
         raise RuntimeError("planned")
+
+
+def half_way(also, step, native, cuda) -> dict:
+    """What is asked for in the middle of the run, and what the layers say of it."""
+    import pymon
+    from pymon.probe import attach
+    from pymon.probe.profiler_registry import registry
+
+    layers = native.gpu_layers
+    runs = lambda: layers()["cupti"] == ("running", "running")  # noqa: E731
+    noted = {"states": [], "switched": []}
+    if "profile" in also:
+        session = SimpleSession()
+        registry().on_open(session)
+        noted["states"].append(layers()["cupti"][0])
+        step()
+        registry().on_end(session)
+        wait_for(runs)
+        noted["states"].append(layers()["cupti"][0])
+    if "disarm" in also:
+        budget = attach._state["sender"]._budget
+        budget.tell(False, 0.0)
+        noted["switched"].append(layers())
+        for _ in range(5):
+            step()
+        time.sleep(1.0)
+        budget.tell(True, 0.0)
+        wait_for(runs)
+        noted["switched"].append(layers())
+    if "evaluate" in also:
+        with pymon.evaluation():
+            cuda.cuda_double_work(STREAM, 600_000_000)
+    return noted
 
 
 def handled_signals() -> int:
