@@ -49,7 +49,13 @@ def extensions():
     return [
         Pybind11Extension(
             "pymon.native._probe",
-            sources("core/*.cpp", "gpu/*.cpp", "bind/probe*.cpp"),
+            sources(
+                "core/*.cpp",
+                "gpu/*.cpp",
+                "bind/probe*.cpp",
+                "trace/json.cpp",
+                "trace/flight_recorder.cpp",
+            ),
             libraries=["dl"],
             **common,
         ),

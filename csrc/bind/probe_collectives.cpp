@@ -1,7 +1,12 @@
 #include "bind/probe_collectives.h"
 
+#include <algorithm>
 #include <cstring>
 #include <string>
+#include <string_view>
+
+#include "core/group_name.h"
+#include "trace/flight_recorder.h"
 
 namespace py = pybind11;
 
@@ -11,16 +16,53 @@ namespace {
 CollectivesBody g_body{};
 PageWriter* g_page = nullptr;
 
+// What is read of torch's Flight Recorder; one thread at a time reads.
+struct Recorders {
+  RecorderBody body{};
+  trace::FlightRecorder gloo{&body}, nccl{&body};
+};
+Recorders* g_recorders = nullptr;  // a fork's child leaves its parent's: a thread may have been at it
+
+Recorders& recorders() {
+  if (g_recorders == nullptr) g_recorders = new Recorders;
+  return *g_recorders;
+}
+
+// False where the text is no dump. The text is read where it lies, without the GIL; the page is left as it is.
+bool read_recorder(std::string_view source, const py::str& dump) {
+  Py_ssize_t size = 0;
+  const char* text = PyUnicode_AsUTF8AndSize(dump.ptr(), &size);
+  if (text == nullptr) throw py::error_already_set();
+  Recorders& all = recorders();
+  py::gil_scoped_release others;
+  return (source == "nccl" ? all.nccl : all.gloo).read({text, static_cast<size_t>(size)});
+}
+
+void publish_recorder(uint64_t cpu_ns, uint64_t now_mono_ns) {
+  RecorderBody& body = recorders().body;
+  ++body.reads_total;
+  body.read_cpu_ns_total += cpu_ns;
+  body.last_read_mono_ns = now_mono_ns;
+  if (g_page != nullptr) g_page->publish_recorder(body);
+}
+
+void set_recorder_reason(std::string_view reason) {
+  RecorderBody& body = recorders().body;
+  std::memset(body.reason, 0, sizeof body.reason);
+  std::memcpy(body.reason, reason.data(), std::min(reason.size(), sizeof body.reason - 1));
+  if (g_page != nullptr) g_page->publish_recorder(body);
+}
+
 void publish() noexcept {
   if (g_page != nullptr) g_page->publish_collectives(g_body);
 }
 
-void note_group(uint32_t slot, const std::string& name, uint64_t size, uint64_t rank, uint64_t sequence,
+void note_group(uint32_t slot, std::string_view name, uint64_t size, uint64_t rank, uint64_t sequence,
                 uint64_t now_ns) {
   if (slot >= kCollectiveGroups) return;
   GroupState& group = g_body.group[slot];
-  char padded[kGroupNameBytes] = {};
-  std::strncpy(padded, name.c_str(), sizeof padded - 1);
+  char padded[kGroupNameBytes];
+  put_group_name(name, padded);
   const bool same = std::memcmp(group.name, padded, sizeof padded) == 0 && group.sequence == sequence;
   std::memcpy(group.name, padded, sizeof padded);
   group.size = size;
@@ -51,10 +93,16 @@ void bind_collectives(py::module_& module) {
   }, py::arg("groups"));
   module.def("note_ddp", &note_ddp, py::arg("iteration"), py::arg("begin_real_ns"), py::arg("comm_ns"),
              py::arg("overlap_ns"), py::arg("bytes"));
+  module.def("read_recorder", &read_recorder, py::arg("source"), py::arg("dump"));
+  module.def("publish_recorder", &publish_recorder, py::arg("cpu_ns"), py::arg("now_mono_ns"));
+  module.def("set_recorder_reason", &set_recorder_reason, py::arg("reason"));
 }
 
 void publish_collectives_to(PageWriter* page) noexcept {
-  if (page == nullptr) g_body = CollectivesBody{};
+  if (page == nullptr) {
+    g_body = CollectivesBody{};
+    g_recorders = nullptr;
+  }
   g_page = page;
   publish();
 }

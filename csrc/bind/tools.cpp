@@ -73,6 +73,7 @@ void bind_page(py::module_& module) {
       .def("events", &section<pymon::EventsBody, &PageReader::events>)
       .def("collectives", &section<pymon::CollectivesBody, &PageReader::collectives>)
       .def("memory", &section<pymon::MemoryBody, &PageReader::memory>)
+      .def("recorder", &section<pymon::RecorderBody, &PageReader::recorder>)
       .def("gpu_steps_after", &entries_after<pymon::GpuRingEntry, &PageReader::gpu_steps_after>, py::arg("step"))
       .def("events_after", &entries_after<pymon::EventEntry, &PageReader::events_after>, py::arg("number"))
       .def(

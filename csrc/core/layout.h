@@ -14,13 +14,14 @@
 #include "core/layout_collectives.h"
 #include "core/layout_events.h"
 #include "core/layout_memory.h"
+#include "core/layout_recorder.h"
 
 namespace pymon {
 
 constexpr uint32_t kMajor = 1;
 // 1: the GPU sections; 2: events; 3: the run section, samples, evaluations, checkpoints; 4: collectives;
-// 5: memory
-constexpr uint32_t kMinor = 5;
+// 5: memory; 6: the flight recorder
+constexpr uint32_t kMinor = 6;
 constexpr char kMagic[8] = {'P', 'Y', 'M', 'O', 'N', 'P', 'G', '\0'};  // stored last, so a page without it is not ready
 
 constexpr uint32_t kPhases = 16;      // slots: 0..4 part the step, 5 and 6 lie beside it, 8..15 are pymon.phase(name)
@@ -67,7 +68,8 @@ struct Header {                 // offset
   uint64_t events_offset, events_bytes;  // 184, 192  EventsSection (since minor 2)
   uint64_t collectives_offset, collectives_bytes;  // 200, 208  CollectivesSection (since minor 4)
   uint64_t memory_offset, memory_bytes;  // 216, 224  MemorySection (since minor 5)
-  uint64_t reserved[3];         // 232
+  uint64_t recorder_offset, recorder_bytes;  // 232, 240  RecorderSection (since minor 6)
+  uint64_t reserved[1];         // 248
 };
 static_assert(sizeof(Header) == 256, "header is 256 bytes");
 static_assert(offsetof(Header, attach_id) == 56 && offsetof(Header, train_offset) == 72, "header layout");
@@ -356,7 +358,9 @@ constexpr uint64_t kCollectivesOffset = kRunOffset + 4096;
 static_assert(sizeof(CollectivesSection) <= 4096, "collectives section");
 constexpr uint64_t kMemoryOffset = kCollectivesOffset + 4096;
 static_assert(sizeof(MemorySection) <= 4096, "memory section");
-constexpr uint64_t kPageBytes = kMemoryOffset + 4096;
+constexpr uint64_t kRecorderOffset = kMemoryOffset + 4096;
+static_assert(sizeof(RecorderSection) <= 8192, "recorder section");
+constexpr uint64_t kPageBytes = kRecorderOffset + 8192;
 static_assert(kPageBytes % 4096 == 0, "whole memory pages");
 
 }  // namespace pymon

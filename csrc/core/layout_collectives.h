@@ -10,7 +10,7 @@ constexpr uint32_t kCollectiveGroups = 16;
 constexpr uint32_t kGroupNameBytes = 32;
 
 struct GroupState {                        // word index
-  char name[kGroupNameBytes];              //  0  UTF-8, NUL padded, cut at 31 bytes
+  char name[kGroupNameBytes];              //  0  UTF-8, NUL padded; core/group_name.h
   uint64_t size;                           //  4
   uint64_t rank;                           //  5  of this process in the group
   uint64_t sequence;                       //  6  collectives begun, DDP's own included

@@ -61,6 +61,9 @@ std::string fault_in(const Header& header, uint64_t page_bytes) {
   if (!sound(header.memory_offset, header.memory_bytes, sizeof(MemorySection))) {
     return "its section of memory lies outside of it";
   }
+  if (!sound(header.recorder_offset, header.recorder_bytes, sizeof(RecorderSection))) {
+    return "its section of the flight recorder lies outside of it";
+  }
   if (header.gpu_ring_offset == 0) return {};
   const uint64_t gpu_entry_bytes = header.gpu_ring_entry_bytes;
   if (gpu_entry_bytes < sizeof(GpuRingEntry) || gpu_entry_bytes % 8 != 0 || header.gpu_ring_entries == 0 ||
@@ -171,6 +174,13 @@ bool PageReader::memory(MemoryBody* out) const noexcept {
   if (header_.memory_offset == 0) return false;
   const uint64_t* section = words_at(page_, header_.memory_offset);
   return seqlock_copy(section, section + offsetof(MemorySection, body) / 8, out, kMemoryWords, kSeqlockAttempts);
+}
+
+bool PageReader::recorder(RecorderBody* out) const noexcept {
+  if (header_.recorder_offset == 0) return false;
+  const uint64_t* section = words_at(page_, header_.recorder_offset);
+  return seqlock_copy(section, section + offsetof(RecorderSection, body) / 8, out, kRecorderWords,
+                      kSeqlockAttempts);
 }
 
 void PageReader::events_after(uint64_t number, std::vector<EventEntry>* out) const {

@@ -47,6 +47,7 @@ class PageReader {
   void events_after(uint64_t number, std::vector<EventEntry>* out) const;
   bool collectives(CollectivesBody* out) const noexcept;
   bool memory(MemoryBody* out) const noexcept;
+  bool recorder(RecorderBody* out) const noexcept;
 
   // Appends the steps after `step` that the ring still holds, oldest first; returns how many it no longer does.
   uint64_t steps_after(uint64_t step, std::vector<RingEntry>* out) const;

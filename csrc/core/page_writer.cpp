@@ -91,6 +91,8 @@ void PageWriter::write_header(const uint8_t attach_id[16]) noexcept {
   header.collectives_bytes = sizeof(CollectivesSection);
   header.memory_offset = kMemoryOffset;
   header.memory_bytes = sizeof(MemorySection);
+  header.recorder_offset = kRecorderOffset;
+  header.recorder_bytes = sizeof(RecorderSection);
 
   auto* words = reinterpret_cast<uint64_t*>(page_);
   store_words(words, &header, sizeof header / 8);
@@ -188,6 +190,12 @@ void PageWriter::publish_memory(const MemoryBody& body) noexcept {
   if (page_ == nullptr) return;
   uint64_t* section = words_at(kMemoryOffset);
   seqlock_publish(section, section + offsetof(MemorySection, body) / 8, &body, kMemoryWords);
+}
+
+void PageWriter::publish_recorder(const RecorderBody& body) noexcept {
+  if (page_ == nullptr) return;
+  uint64_t* section = words_at(kRecorderOffset);
+  seqlock_publish(section, section + offsetof(RecorderSection, body) / 8, &body, kRecorderWords);
 }
 
 void PageWriter::push_event(const EventEntry& entry) noexcept {

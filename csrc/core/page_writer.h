@@ -54,6 +54,7 @@ class PageWriter {
   // Under the GIL.
   void publish_collectives(const CollectivesBody& body) noexcept;
   void publish_memory(const MemoryBody& body) noexcept;
+  void publish_recorder(const RecorderBody& body) noexcept;
 
   // The memfd, for the daemon; -1 after `disarm_in_child`.
   int fd() const noexcept { return fd_; }

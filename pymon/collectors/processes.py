@@ -9,18 +9,23 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, Protocol
 
 from pymon.base.clock import Clock, SystemClock
+from pymon.collectors.arrivals import Arrivals, Member
 from pymon.collectors.collectives import collectives
 from pymon.collectors.gpu_work import MAX_COUNT, cuda_events, cupti_sums
 from pymon.collectors.memory import memory, memory_lie
 from pymon.collectors.page_truth import STUCK_LOOKS, lie
+from pymon.collectors.recorded import recorded
 from pymon.collectors.run_progress import progress
 from pymon.collectors.training_events import training_events
 from pymon.collectors.trend import Trends
 from pymon.link import layout
+from pymon.link.collectives_section import CollectivesSample
 from pymon.link.memory_section import MemorySample
 from pymon.link.page import PageReader, StepSample, TrainSample
+from pymon.link.recorder_section import RecorderSample
 from pymon.link.wire import Hello
 from pymon.model.distribution import Histogram
+from pymon.model.recorded import NO_WAITS, Waits
 from pymon.model.training import (
     PHASES,
     Counting,
@@ -62,6 +67,8 @@ class _Known:
     last_event: int = 0
     lost_total: int = 0
     newest: TrainingProcess | None = None
+    member: Member | None = None  # of a group of ranks
+    waits: Waits = NO_WAITS
     ended_ns: int | None = None
     sample: TrainSample | None = None  # the newest whole one
     stuck: int = 0  # looks since then
@@ -87,6 +94,7 @@ class ProcessesCollector:
     attachments: Callable[[], Iterable[Attached]]
     clock: Clock = field(default_factory=SystemClock)
     _known: dict[str, _Known] = field(default_factory=dict)
+    _arrivals: Arrivals = field(default_factory=Arrivals)
 
     def collect(self) -> TrainingSection:
         """Read every page once."""
@@ -99,7 +107,14 @@ class ProcessesCollector:
                 known.sample, known.stuck, known.lies = None, 0, False
         self._forget(now_ns)
         processes = [self._read(known, now_ns) for known in list(self._known.values())]
+        self._compare_ranks()
         return TrainingSection(tuple(process for process in processes if process is not None))
+
+    def _compare_ranks(self) -> None:
+        """What the pages tell together is in the next tick's processes."""
+        living = [one.member for one in self._known.values() if one.member is not None]
+        for attach_id, waits in self._arrivals.look(living).items():
+            self._known[attach_id].waits = waits
 
     def _forget(self, now_ns: int) -> None:
         """Those that ended long ago, and the first to end of a user of whom too many did."""
@@ -139,24 +154,37 @@ class ProcessesCollector:
         if sample is not None:
             known.sample, known.stuck = sample, 0
             process = _process(attached, known.lost_total, sample, steps, now_ns)
+            groups, recorder = attached.page.collectives(), attached.page.recorder()
+            of_groups = collectives(groups, now_ns)
+            known.member = _member(attached, groups, recorder)
             known.newest = replace(
                 process,
                 progress=progress(attached.page.run(), now_ns),
                 cuda_events=cuda_events(attached.page.gpu(), gpu_steps),
                 cupti=cupti_sums(attached.page.cupti()),
                 events=training_events(attached.page.events(), events),
-                collectives=collectives(attached.page.collectives(), now_ns),
                 memory=memory(used, now_ns, known.trends, process.steps_total),
+                collectives=of_groups,
+                recorded=recorded(recorder, of_groups, self.clock.real_ns()),
+                waits=known.waits,
             )
         elif known.newest is not None:
             known.newest = replace(_with_steps(known.newest, ()), ended=attached.ended)
         if attached.ended is not None:
-            known.ended_ns = now_ns
+            known.ended_ns, known.member = now_ns, None
             attached.page.close()  # this was the last look
             last = known.newest
             known.newest = last and _with_steps(last, ())
             return last
         return known.newest
+
+
+def _member(
+    attached: Attached, groups: CollectivesSample | None, recorder: RecorderSample | None
+) -> Member:
+    hello = attached.hello
+    job = attached.uid, hello.job_id, hello.run_id, hello.world_size
+    return Member(hello.attach_id, job, hello.rank, groups, recorder)
 
 
 def _lie(

@@ -8,6 +8,7 @@ from pymon.exporters.sample import Sample
 from pymon.model.collectives import Collectives
 from pymon.model.events import TrainingEvents
 from pymon.model.memory import AllocatorUse, HostUse
+from pymon.model.recorded import RecordedCollectives, Waits
 from pymon.model.training import TrainingProcess
 
 # Field of the model -> family. What the daemon reads by itself (resident memory, descriptors) is exported from there.
@@ -42,6 +43,11 @@ def about_probe(process: TrainingProcess, labels: tuple[str, ...]) -> Iterator[S
         yield from _about_events(process.events, labels)
     if process.collectives is not None:
         yield from _about_collectives(process.collectives, labels)
+    if process.recorded is not None:
+        yield from _about_recorded(process.recorded, labels)
+        if process.ended is None:
+            yield from _about_open(process.recorded, labels)
+    yield from _about_waits(process.waits, labels)
     if process.memory is not None and process.ended is None:
         for allocator in process.memory.allocators:
             yield from _fields(
@@ -76,3 +82,37 @@ def _about_collectives(collectives: Collectives, labels: tuple[str, ...]) -> Ite
         yield "pymon_ddp_overlap_seconds_total", labels, collectives.ddp_overlap_s_total
     for group in collectives.groups:
         yield "pymon_collective_sequence", (group.name, *labels), group.sequence_total
+
+
+def _about_recorded(recorded: RecordedCollectives, labels: tuple[str, ...]) -> Iterator[Sample]:
+    for group in recorded.groups:
+        of_group = (group.group, group.backend)
+        yield "pymon_collective_completed_sequence", (*of_group, *labels), group.completed
+    if recorded.groups:
+        yield "pymon_collectives_unread_total", labels, recorded.unread_total
+        yield "pymon_flight_recorder_read_seconds_total", labels, recorded.read_cpu_s_total
+    for op in recorded.ops:
+        of_op = (op.group, op.backend, op.name, *labels)
+        yield "pymon_collectives_total", of_op, op.count_total
+        yield "pymon_collective_bytes_total", of_op, op.bytes_total
+        if op.timed_total:
+            yield "pymon_collectives_timed_total", of_op, op.timed_total
+            yield "pymon_collective_seconds_total", of_op, op.time_s_total
+
+
+def _about_open(recorded: RecordedCollectives, labels: tuple[str, ...]) -> Iterator[Sample]:
+    for group in recorded.groups:
+        if group.open_s is not None:
+            of_op = (group.group, group.backend, group.open_op or "?", *labels)
+            yield "pymon_collective_open_seconds", of_op, group.open_s
+
+
+def _about_waits(waits: Waits, labels: tuple[str, ...]) -> Iterator[Sample]:
+    for group in waits.groups:
+        of_group = (group.group, group.backend, *labels)
+        yield "pymon_collective_arrivals_matched_total", of_group, group.matched_total
+        yield "pymon_collective_arrival_wait_seconds_total", of_group, group.wait_s_total
+    if waits.ddp is not None:
+        yield "pymon_ddp_iterations_matched_total", labels, waits.ddp.matched_total
+        yield "pymon_ddp_arrival_wait_seconds_total", labels, waits.ddp.wait_s_total
+        yield "pymon_ddp_transfer_seconds_total", labels, waits.ddp.transfer_s_total

@@ -7,7 +7,7 @@ from typing import Final
 
 MAGIC: Final = b"PYMONPG\0"
 MAJOR: Final = 1
-MINOR: Final = 5
+MINOR: Final = 6
 
 PHASE_SLOTS: Final = 16
 STEP_PHASES: Final = 5  # slots 0..4 part the step: PHASES in pymon/model/training.py
@@ -92,14 +92,24 @@ MEMORY_HOST_BYTE: Final = 8 * 1
 MEMORY_ALLOCATOR_BYTE: Final = 8 * 32
 MEMORY_BODY_BYTES: Final = 8 * 416
 
-PAGE_BYTES: Final = MEMORY_OFFSET + 4096
+RECORDER_OFFSET: Final = MEMORY_OFFSET + 4096  # csrc/core/layout_recorder.h
+RECORDED_GROUPS: Final = 16
+RECORDED_OPS: Final = 40
+RECORDER_REASON_BYTE: Final = 8 * 16
+RECORDER_GROUPS_BYTE: Final = 8 * 36
+RECORDER_OPS_BYTE: Final = 8 * 228
+RECORDER_ARRIVALS_BYTE: Final = 8 * 628
+RECORDER_ARRIVALS: Final = 96
+RECORDER_BODY_BYTES: Final = 8 * 916
+
+PAGE_BYTES: Final = RECORDER_OFFSET + 8192
 
 # Bounds of a reader against a hostile writer (csrc/core/page_reader.h).
 MAX_PAGE_BYTES: Final = 16 << 20
 
 # magic, major, minor, page_bytes, pid, start_ticks, created mono and real, attach_id, train, gpu, cupti, ring,
-# gpu ring, run, events, collectives, memory
-HEADER: Final = struct.Struct("<8s2I5Q16s20Q")
+# gpu ring, run, events, collectives, memory, recorder
+HEADER: Final = struct.Struct("<8s2I5Q16s22Q")
 TRAIN_SCALARS: Final = struct.Struct("<24Q")
 TRAIN_PHASES: Final = struct.Struct(f"<{PHASE_SLOTS}Q")
 TRAIN_HISTOGRAM: Final = struct.Struct(f"<{HISTOGRAM_BUCKETS}Q")
@@ -117,6 +127,10 @@ COLLECTIVES_SCALARS: Final = struct.Struct("<8Q")
 GROUP_STATE: Final = struct.Struct(f"<{GROUP_NAME_BYTES}s4Q")
 MEMORY_HOST: Final = struct.Struct(f"<{2 * HOST_VALUES}Q")  # when each was read, then the values
 ALLOCATOR_STATE: Final = struct.Struct(f"<{DEVICE_UUID_BYTES}s{4 + ALLOCATOR_VALUES}Q")
+RECORDER_SCALARS: Final = struct.Struct("<10Q")
+RECORDED_GROUP: Final = struct.Struct(f"<{GROUP_NAME_BYTES}s16s6Q")
+RECORDED_OP: Final = struct.Struct("<40s5Q")
+ARRIVAL: Final = struct.Struct("<3Q")
 EVENTS_SCALARS: Final = struct.Struct("<4Q")
 EVENT_SUMS: Final = struct.Struct("<6Q16x")
 EVENT_ENTRY: Final = struct.Struct("<6Q16x")

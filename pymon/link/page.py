@@ -17,6 +17,7 @@ from pymon.link import (
     gpu_sections,
     layout,
     memory_section,
+    recorder_section,
     run_section,
 )
 from pymon.link.page_twin import PageTwin
@@ -116,6 +117,7 @@ class _Raw(Protocol):
     def events_after(self, number: int) -> bytes: ...
     def collectives(self) -> bytes | None: ...
     def memory(self) -> bytes | None: ...
+    def recorder(self) -> bytes | None: ...
     def steps_after(self, step: int) -> tuple[bytes, int]: ...
 
 
@@ -202,6 +204,11 @@ class PageReader:
         """The allocator of each device, and the host memory of the process and its workers; None likewise."""
         body = self._open().memory()
         return None if body is None else memory_section.memory_sample(body)
+
+    def recorder(self) -> recorder_section.RecorderSample | None:
+        """What torch's Flight Recorder said of single collectives; None likewise."""
+        body = self._open().recorder()
+        return None if body is None else recorder_section.recorder_sample(body)
 
     def events_after(self, number: int) -> tuple[event_section.EventSample, ...]:
         """The single events after the one of this number, oldest first; any may be missing."""

@@ -45,6 +45,7 @@ class PageTwin:
         self._events_at: int = fields[23]
         self._collectives_at: int = fields[25]
         self._memory_at: int = fields[27]
+        self._recorder_at: int = fields[29]
 
     def header(self) -> bytes:
         """As it was when the page was opened."""
@@ -99,6 +100,11 @@ class PageTwin:
     def memory(self) -> bytes | None:
         """As `gpu`."""
         return self._section(self._memory_at, layout.MEMORY_BODY_BYTES) if self._memory_at else None
+
+    def recorder(self) -> bytes | None:
+        """As `gpu`."""
+        at, size = self._recorder_at, layout.RECORDER_BODY_BYTES
+        return self._section(at, size) if at else None
 
     def events_after(self, number: int) -> bytes:
         """Events after this number in one string, oldest first; any may be missing."""
@@ -189,23 +195,16 @@ def _fault_in(raw: bytes, size: int) -> str:
     ):
         if at and (length < least or not _inside(at, length, size)):
             return "its GPU sections lie outside of it"
-    run_at, run_bytes = fields[21:23]
-    least = in_section + layout.RUN_BODY_BYTES
-    if run_at and (run_bytes < least or not _inside(run_at, run_bytes, size)):
-        return "its run section lies outside of it"
-    events_at, events_bytes = fields[23:25]
-    if events_at and (
-        events_bytes < layout.EVENTS_BYTES or not _inside(events_at, events_bytes, size)
+    for field, least, name in (
+        (23, layout.EVENTS_BYTES, "section of events"),
+        (21, in_section + layout.RUN_BODY_BYTES, "run section"),
+        (25, in_section + layout.COLLECTIVES_BODY_BYTES, "section of collectives"),
+        (27, in_section + layout.MEMORY_BODY_BYTES, "section of memory"),
+        (29, in_section + layout.RECORDER_BODY_BYTES, "section of the flight recorder"),
     ):
-        return "its section of events lies outside of it"
-    at, length = fields[25:27]
-    if at and (
-        length < in_section + layout.COLLECTIVES_BODY_BYTES or not _inside(at, length, size)
-    ):
-        return "its section of collectives lies outside of it"
-    at, length = fields[27:29]
-    if at and (length < in_section + layout.MEMORY_BODY_BYTES or not _inside(at, length, size)):
-        return "its section of memory lies outside of it"
+        at, length = fields[field : field + 2]
+        if at and (length < least or not _inside(at, length, size)):
+            return f"its {name} lies outside of it"
     sound_entries = gpu_entry_bytes >= layout.GPU_RING_ENTRY_BYTES and gpu_entry_bytes % 8 == 0
     sound_entries = sound_entries and gpu_entries > 0
     if gpu_ring_at and not (

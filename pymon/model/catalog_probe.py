@@ -13,6 +13,7 @@ PROCESS: Final = (
 )  # labels of a training process; the rest is in pymon_process_info
 
 ALLOCATOR: Final = ("device", "uuid", *PROCESS)
+GROUP: Final = ("group", "backend")
 
 PROBE_METRICS: Final[tuple[Metric, ...]] = (
     Metric("pymon_training_events_total", "counter", "Events that explain a slow step, by kind: garbage collections "
@@ -63,4 +64,31 @@ PROBE_METRICS: Final[tuple[Metric, ...]] = (
            "most.", PROCESS),
     Metric("pymon_loader_workers_shm_held_bytes", "gauge", "Files of /dev/shm that its loader workers hold and the "
            "process does not: batches on their way.", PROCESS),
+    Metric("pymon_collective_completed_sequence", "gauge", "The last collective of the group that had ended with all "
+           "before it, when the Flight Recorder was last read: seconds after a rank stands still, else up to "
+           "half a minute ago.", (*GROUP, *PROCESS)),
+    Metric("pymon_collective_open_seconds", "gauge", "How long a rank that stands still has been in this collective. "
+           "The rank that is in none is the one that the others wait for.", (*GROUP, "op", *PROCESS)),
+    Metric("pymon_collective_arrivals_matched_total", "counter", "Collectives whose beginning is known of all of the "
+           "group's ranks on this node: a sample.", (*GROUP, *PROCESS)),
+    Metric("pymon_collective_arrival_wait_seconds_total", "counter", "Of these, the time from this rank's beginning to "
+           "the last one's. The rank that waits least is the one that the others wait for.", (*GROUP, *PROCESS)),
+    Metric("pymon_ddp_iterations_matched_total", "counter", "Sampled iterations of DDP that were read of all ranks on "
+           "this node.", PROCESS),
+    Metric("pymon_ddp_arrival_wait_seconds_total", "counter", "Of these, the time from this rank's first bucket to "
+           "that of the rank that came last.", PROCESS),
+    Metric("pymon_ddp_transfer_seconds_total", "counter", "Of these, the time from there to the end of the first "
+           "rank's last bucket.", PROCESS),
+    Metric("pymon_collectives_unread_total", "counter", "Collectives that the Flight Recorder overwrote before they "
+           "were read, or for which the page had no room; they are in none of the families below.", PROCESS),
+    Metric("pymon_flight_recorder_read_seconds_total", "counter", "Processor time that reading it cost, beside the "
+           "training.", PROCESS),
+    Metric("pymon_collectives_total", "counter", "Collectives begun, by process group and operation; from torch's "
+           "Flight Recorder.", (*GROUP, "op", *PROCESS)),
+    Metric("pymon_collective_bytes_total", "counter", "Their bytes: of each the larger of inputs and outputs.",
+           (*GROUP, "op", *PROCESS)),
+    Metric("pymon_collectives_timed_total", "counter", "Of these, those with a duration: NCCL's with "
+           "TORCH_NCCL_ENABLE_TIMING=1.", (*GROUP, "op", *PROCESS)),
+    Metric("pymon_collective_seconds_total", "counter", "Their durations: wait and transfer.",
+           (*GROUP, "op", *PROCESS)),
 )  # fmt: skip

@@ -11,6 +11,7 @@ from pymon.model.events import TrainingEvents
 from pymon.model.gpu_work import CudaEvents, CuptiSums
 from pymon.model.memory import ProcessMemory
 from pymon.model.progress import Progress
+from pymon.model.recorded import NO_WAITS, RecordedCollectives, Waits
 from pymon.model.snapshot import Section
 
 # Phases of a step, in the page's slot order (csrc/core/layout.h); they part the step's wall time without overlap.
@@ -111,6 +112,8 @@ class TrainingProcess:
     events: TrainingEvents | None = None
     collectives: Collectives | None = None
     memory: ProcessMemory | None = None
+    recorded: RecordedCollectives | None = None  # None likewise, and before the first look
+    waits: Waits = NO_WAITS
     # By the kernel, in the daemon's own pid namespace; None where the process lies outside of it.
     host_pid: int | None = None
 

@@ -13,6 +13,8 @@ import time
 import weakref
 from typing import Any
 
+from pymon.probe.recorder import Recorder
+
 _EACH_ITERATION = 1
 
 
@@ -21,6 +23,7 @@ class Collectives:
 
     def __init__(self, native: Any) -> None:
         self._native = native
+        self._recorder = Recorder(native)
         self._modules: weakref.WeakSet[Any] = weakref.WeakSet()
         self._begins: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 
@@ -70,17 +73,15 @@ class Collectives:
         c10d = sys.modules.get("torch.distributed.distributed_c10d")
         if c10d is None or not c10d.is_initialized():
             return
-        now_ns, slot = time.monotonic_ns(), 0
-        for group in list(c10d._world.pg_map):
+        now_ns, slot, begun = time.monotonic_ns(), 0, 0
+        backends: set[str] = set()
+        for group, (backend, _) in list(c10d._world.pg_map.items()):
             # A backend without sequence numbers, or a group that is going, takes no slot: it is absent, not at 0.
             with contextlib.suppress(Exception):
-                self._native.note_group(
-                    slot,
-                    str(group.group_name),
-                    group.size(),
-                    group.rank(),
-                    group._get_sequence_number_for_group(),
-                    now_ns,
-                )
-                slot += 1
+                sequence = group._get_sequence_number_for_group()
+                name, size, rank = str(group.group_name), group.size(), group.rank()
+                self._native.note_group(slot, name, size, rank, sequence, now_ns)
+                slot, begun = slot + 1, begun + sequence
+                backends |= {part.rpartition(":")[2] for part in backend.split(",")}
         self._native.publish_groups(slot)
+        self._recorder.poll(begun, frozenset(backends))

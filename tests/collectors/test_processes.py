@@ -52,6 +52,9 @@ class PageDouble:
     def memory(self):
         return self.used
 
+    def recorder(self):
+        return None
+
     def events_after(self, number):
         return ()
 

@@ -3,13 +3,16 @@
 from dataclasses import replace
 
 from pymon.collectors.collectives import collectives
+from pymon.collectors.recorded import recorded
 from pymon.collectors.training_events import training_events
 from pymon.exporters.probe_samples import about_probe
 from pymon.link import layout
 from pymon.link.collectives_section import collectives_sample
 from pymon.link.event_section import KINDS, event_samples, events_sample
+from pymon.link.recorder_section import recorder_sample
 from pymon.model.catalog import BY_NAME
 from pymon.model.memory import AllocatorUse, HostUse, ProcessMemory
+from pymon.model.recorded import DdpWait, GroupWait, Waits
 from tests.detectors.histories import PROCESS
 
 LABELS = ("0", "job", "7")
@@ -122,3 +125,65 @@ def test_memory_that_is_told_is_exported_and_no_other():
 
 def test_what_a_process_held_is_not_held_any_more_when_it_has_ended():
     assert samples(memory=USED, ended="killed by SIGKILL") == {}
+
+
+def recorder_body(*, groups=(), ops=(), reads=1, missed=0, dropped=0, reason=b""):
+    raw = bytearray(layout.RECORDER_BODY_BYTES)
+    counts = (reads, 2 * 10**9, 0, 0, missed, dropped, 0, len(groups), len(ops), 0)
+    layout.RECORDER_SCALARS.pack_into(raw, 0, *counts)
+    raw[layout.RECORDER_REASON_BYTE : layout.RECORDER_REASON_BYTE + len(reason)] = reason
+    for entries, at, struct in (
+        (groups, layout.RECORDER_GROUPS_BYTE, layout.RECORDED_GROUP),
+        (ops, layout.RECORDER_OPS_BYTE, layout.RECORDED_OP),
+    ):
+        for slot, entry in enumerate(entries):
+            struct.pack_into(raw, at + slot * struct.size, *entry)
+    return recorder_sample(bytes(raw))
+
+
+NOW_REAL_NS = 9 * 10**9
+GROUP = (b"0", b"gloo", 8, 0, 6, 1, 400, 2 * 10**9)  # in its seventh collective for seven seconds
+OP = (b"all_reduce", 0, 5, 2000, 0, 0)
+
+
+def of_recorder(sequence=8, **body):
+    known = of_collectives(*[0] * 7, groups=[(b"0", 2, 0, sequence, 10**9)])
+    return samples(recorded=recorded(recorder_body(**body), known, NOW_REAL_NS))
+
+
+def test_a_recorder_that_was_not_read_tells_nothing():
+    assert of_recorder(reads=0) == {}
+
+
+def test_collectives_by_group_and_operation_and_what_was_not_read():
+    assert of_recorder(groups=[(*GROUP[:5], 0, 0, 0)], ops=[OP], missed=3, dropped=1) == {
+        ("pymon_collective_completed_sequence", ("0", "gloo")): 6,
+        ("pymon_collectives_unread_total", ()): 4,
+        ("pymon_flight_recorder_read_seconds_total", ()): 2.0,
+        ("pymon_collectives_total", ("0", "gloo", "all_reduce")): 5,
+        ("pymon_collective_bytes_total", ("0", "gloo", "all_reduce")): 2000,
+    }
+
+
+def test_durations_are_there_only_where_the_backend_has_them():
+    timed = (b"all_reduce", 0, 5, 2000, 4, 3 * 10**9)
+    found = of_recorder(groups=[GROUP], ops=[timed])
+    assert found["pymon_collectives_timed_total", ("0", "gloo", "all_reduce")] == 4
+    assert found["pymon_collective_seconds_total", ("0", "gloo", "all_reduce")] == 3.0
+
+
+def test_a_rank_that_stands_in_a_collective_says_which_and_one_that_went_on_does_not():
+    name = ("pymon_collective_open_seconds", ("0", "gloo", "all_reduce"))
+    assert of_recorder(sequence=8, groups=[GROUP], ops=[OP])[name] == 7.0
+    assert name not in of_recorder(sequence=9, groups=[GROUP], ops=[OP])
+
+
+def test_waits_of_groups_and_of_ddp():
+    waits = Waits((GroupWait("0", "gloo", 7, 0.5),), DdpWait(3, 0.25, 0.125))
+    assert samples(waits=waits) == {
+        ("pymon_collective_arrivals_matched_total", ("0", "gloo")): 7,
+        ("pymon_collective_arrival_wait_seconds_total", ("0", "gloo")): 0.5,
+        ("pymon_ddp_iterations_matched_total", ()): 3,
+        ("pymon_ddp_arrival_wait_seconds_total", ()): 0.25,
+        ("pymon_ddp_transfer_seconds_total", ()): 0.125,
+    }

@@ -81,6 +81,8 @@ def header(**changes: int | bytes) -> bytes:
         "collectives_bytes": 0,
         "memory_offset": 0,
         "memory_bytes": 0,
+        "recorder_offset": 0,
+        "recorder_bytes": 0,
     }
     return layout.HEADER.pack(*(fields | changes).values())
 

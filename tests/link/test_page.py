@@ -12,6 +12,7 @@ from pymon.link.gpu_sections import WORK_CLASSES
 from pymon.link.memory_section import ALLOCATOR_VALUES, HOST_VALUES
 from pymon.link.page import PageError, PageReader
 from pymon.link.page_twin import PageTwin
+from pymon.link.recorder_section import recorder_sample
 from tests.link import page_peer
 from tests.native.build import built
 
@@ -414,6 +415,45 @@ class TestMemory:
             opened(made(content=page_peer.header(**fields)))
 
 
+class TestRecorder:
+    def test_fields_have_the_words_of_the_layout(self, trainer, opened):
+        page = opened(trainer.fd)
+        assert page.recorder().groups == ()
+        trainer.say("recorder 1000")
+        found = page.recorder()
+        assert (found.reads_total, found.unsized_total, found.reason) == (1000, 1006, "mpi: none")
+        group = found.groups[1]
+        assert (group.name, group.backend, group.open_op) == ("tensor", "gloo", "all_reduce")
+        first = 1000 + 36 + 12
+        assert (group.enqueued, group.started, group.completed) == tuple(
+            range(first + 6, first + 9)
+        )
+        assert (group.open_bytes, group.open_real_ns) == (first + 10, first + 11)
+        op = found.ops[1]
+        first = 1000 + 228 + 10
+        assert (op.group, op.name, op.count_total) == (1, "all_reduce", first + 6)
+        assert (op.bytes_total, op.timed_total, op.time_ns_total) == tuple(
+            range(first + 7, first + 10)
+        )
+        assert found.arrivals[1] == (1, 1000 + 628 + 4, 1000 + 628 + 5)
+
+    @pytest.mark.parametrize("value", [8, 257, layout.PAGE_BYTES, 2**63, 2**64 - 8])
+    def test_an_offset_outside_of_the_page_is_refused(self, made, opened, value):
+        size = layout.RECORDER_BODY_BYTES + layout.TRAIN_BODY_IN_SECTION
+        fields = {"recorder_offset": value, "recorder_bytes": size}
+        with pytest.raises(PageError, match="outside"):
+            opened(made(content=page_peer.header(**fields)))
+
+    def test_a_page_of_the_minor_before_has_none(self, made, opened):
+        assert opened(made(content=page_peer.header(minor=5))).recorder() is None
+
+    def test_counts_and_places_beyond_the_tables_are_left_away(self):
+        body = recorder_sample(b"\xff" * layout.RECORDER_BODY_BYTES)
+        assert len(body.groups) == layout.RECORDED_GROUPS
+        assert body.ops == body.arrivals == ()
+        assert {group.open_op for group in body.groups} == {"?"}
+
+
 SECTION_HEAD = layout.TRAIN_BODY_IN_SECTION
 MINORS = [  # where the page of each ended, and what its header gained
     (layout.GPU_OFFSET, {}),
@@ -445,10 +485,17 @@ MINORS = [  # where the page of each ended, and what its header gained
         },
     ),
     (
-        layout.PAGE_BYTES,
+        layout.RECORDER_OFFSET,
         {
             "memory_offset": layout.MEMORY_OFFSET,
             "memory_bytes": SECTION_HEAD + layout.MEMORY_BODY_BYTES,
+        },
+    ),
+    (
+        layout.PAGE_BYTES,
+        {
+            "recorder_offset": layout.RECORDER_OFFSET,
+            "recorder_bytes": SECTION_HEAD + layout.RECORDER_BODY_BYTES,
         },
     ),
 ]
@@ -462,6 +509,7 @@ class TestOtherVersions:
             trainer.say(line)
         trainer.say("collectives 1")
         trainer.say("memory 1")
+        trainer.say("recorder 1")
         newest = os.pread(trainer.fd, layout.PAGE_BYTES, 0)
         size = MINORS[minor][0]
         fields = {name: at for _, more in MINORS[: minor + 1] for name, at in more.items()}
@@ -475,7 +523,7 @@ class TestOtherVersions:
         assert page.header.minor == minor
         assert page.train().steps_total == 2
         assert [step.step for step in page.steps_after(0)[0]] == list(range(1, 10))
-        for name in ("gpu", "cupti", "run", "events", "collectives", "memory"):
+        for name in ("gpu", "cupti", "run", "events", "collectives", "memory", "recorder"):
             assert (getattr(page, name)() is not None) == (f"{name}_offset" in fields), name
         assert len(page.gpu_steps_after(0)) == (9 if minor >= 1 else 0)
 

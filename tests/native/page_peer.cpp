@@ -8,6 +8,7 @@
 //   run N         a run body likewise
 //   collectives N a body of collectives likewise, two groups
 //   memory N      a body of memory likewise, two devices
+//   recorder N    a body of the flight recorder likewise, two groups, two operations, two arrivals
 //   die           leaves the seqlock as a writer does that dies in mid-copy
 #include <sys/mman.h>
 
@@ -100,6 +101,15 @@ int print_layout() {
   print("MEMORY_HOST_BYTE", offsetof(MemoryBody, host_read_mono_ns));
   print("MEMORY_ALLOCATOR_BYTE", offsetof(MemoryBody, allocator));
   print("MEMORY_BODY_BYTES", sizeof(MemoryBody));
+  print("RECORDER_OFFSET", kRecorderOffset);
+  print("RECORDED_GROUPS", kRecordedGroups);
+  print("RECORDED_OPS", kRecordedOps);
+  print("RECORDER_REASON_BYTE", offsetof(RecorderBody, reason));
+  print("RECORDER_GROUPS_BYTE", offsetof(RecorderBody, group));
+  print("RECORDER_OPS_BYTE", offsetof(RecorderBody, op));
+  print("RECORDER_ARRIVALS_BYTE", offsetof(RecorderBody, arrival));
+  print("RECORDER_ARRIVALS", kArrivals);
+  print("RECORDER_BODY_BYTES", sizeof(RecorderBody));
   print("PAGE_BYTES", kPageBytes);
   return 0;
 }
@@ -192,6 +202,18 @@ int main(int count, char** arguments) {
       std::strcpy(body.allocator[1].uuid, "GPU-1");
       body.allocator[1].told = 1 << kAllocated | 1 << kOoms;
       writer.publish_memory(body);
+    } else if (std::sscanf(line, "recorder %llu", &a) == 1) {
+      RecorderBody body;
+      fill(&body, a);
+      body.groups = body.ops = body.arrivals = 2;
+      std::strcpy(body.reason, "mpi: none");
+      std::strcpy(body.group[1].name, "tensor");
+      std::strcpy(body.group[1].backend, "gloo");
+      body.group[0].open_op_plus_1 = 0;
+      body.group[1].open_op_plus_1 = 2;
+      std::strcpy(body.op[1].name, "all_reduce");
+      body.op[0].group = body.op[1].group = body.arrival[0].group = body.arrival[1].group = 1;
+      writer.publish_recorder(body);
     } else if (std::sscanf(line, "events %llu %llu %llu", &a, &b, &c) == 3) {
       publish_events(writer, a, b, c);
     } else if (std::sscanf(line, "run %llu", &a) == 1) {

@@ -29,6 +29,12 @@ class NativeDouble:
     def note_group(self, slot, name, size, rank, sequence, now_mono_ns):
         self.told[slot] = (name, size, rank, sequence)
 
+    def set_recorder_reason(self, reason):
+        self.reason = reason
+
+    def publish_recorder(self, cpu_ns, now_mono_ns):
+        pass
+
     def publish_groups(self, groups):
         self.groups = groups
 
@@ -36,13 +42,15 @@ class NativeDouble:
 def test_a_group_without_a_sequence_number_takes_no_slot(monkeypatch):
     groups = [GroupDouble("mpi", None), GroupDouble("0", 7), GroupDouble("gone", None)]
     c10d = SimpleNamespace(
-        is_initialized=lambda: True, _world=SimpleNamespace(pg_map=dict.fromkeys(groups))
+        is_initialized=lambda: True,
+        _world=SimpleNamespace(pg_map=dict.fromkeys(groups, ("mpi", None))),
     )
     monkeypatch.setitem(sys.modules, "torch.distributed.distributed_c10d", c10d)
     native = NativeDouble()
     Collectives(native).poll()
     assert native.told == {0: ("0", 2, 1, 7)}
     assert native.groups == 1
+    assert native.reason.startswith("mpi: ")
 
 
 def test_a_user_may_name_every_argument_of_ddp(monkeypatch):

@@ -41,6 +41,7 @@ def page(publish=True):
     said["events"] = dataclasses.asdict(reader.events())
     said["collectives"] = dataclasses.asdict(reader.collectives())
     said["memory"] = dataclasses.asdict(reader.memory())
+    said["recorder"] = dataclasses.asdict(reader.recorder())
     said["event_ring"] = [dataclasses.asdict(event) for event in reader.events_after(0)]
     return {**said, "lost": lost, "attach_id": reader.header.attach_id, "pid": os.getpid()}
 
