@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import pymon
+from pymon.probe import attach
 from tests.allocator_double import AllocatorDouble
 from tests.probe.loops import child
 from tests.waiting import until
@@ -63,6 +64,33 @@ def test_a_reader_that_fails_costs_one_line_and_training_goes_on(counted):
     assert page.memory["allocators"] == []
     (line,) = [one for one in page.errors.splitlines() if "allocator" in one]
     assert line == "pymon: the CUDA allocator is not watched: RuntimeError: planted"
+
+
+def told_too_much():
+    """What the section has no room for, no name for, or what is no size."""
+    pymon.step()
+    native = attach.native()
+    for device in range(20):
+        native.note_allocator(device, "u" * 100, {"allocated_bytes": device, "not_known": 1})
+    native.note_allocator(3, "", {"ooms_total": 7})
+    errors = []
+    for values in ({"allocated_bytes": -1}, {"allocated_bytes": 2**64}, {"ooms_total": "1"}):
+        try:
+            native.note_allocator(5, "", values)
+        except (RuntimeError, TypeError, OverflowError, ValueError) as err:
+            errors.append(type(err).__name__)
+    native.note_host({"rss_bytes": None, "not_known": 3})
+    return {"refused": len(errors)}
+
+
+def test_the_section_takes_what_it_has_room_for(counted):
+    page = counted(told_too_much)
+    devices = {one["device"]: one for one in page.memory["allocators"]}
+    assert sorted(devices) == list(range(16))
+    assert devices[3]["values"] == {"ooms_total": 7}  # the newest word of a device replaces it
+    assert devices[5]["values"] == {"allocated_bytes": 5}
+    assert devices[15]["uuid"] == "u" * 39
+    assert page.refused == 3
 
 
 def forks():
