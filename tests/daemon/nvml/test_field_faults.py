@@ -12,6 +12,7 @@ from tests.daemon.nvml.driver import complete, is_up, settings, states
 from tests.daemon.nvml.test_metrics import labels_of, page
 from tests.daemon.nvml.test_readings import series, whole
 from tests.nvml_double import GIB, gpu, mig_gpu, mig_instance, standard_node
+from tests.waiting import PATIENCE_S
 
 MIB = 1024**2
 
@@ -31,7 +32,7 @@ def errors(section, function):
 @pytest.mark.parametrize("code", [15, 999])
 def test_a_handle_that_was_never_given_is_never_used(driver, code):
     """The double dies of it, as the driver's library does."""
-    double = driver(standard_node(3))
+    double = driver(standard_node(3), call_timeout_s=PATIENCE_S)
     double.node.fail("nvmlDeviceGetHandleByIndex_v2", code, gpu=1)
     double.until(lambda s: complete(s.gpus[0]) and complete(s.gpus[2]))
     until_s = (
@@ -117,7 +118,7 @@ def grown(double, ticks):
 @pytest.mark.parametrize("count", [1, 8])
 def test_a_tick_asks_each_gpu_five_things_by_one_worker_that_stays(driver, count):
     """The driver holds a lock for each: fields, utilisation, memory, and two calls of GPM; one more for all events."""
-    double = driver(standard_node(count), slow_s=3600.0)
+    double = driver(standard_node(count), slow_s=3600.0, call_timeout_s=PATIENCE_S)
     double.until(whole)
     calls, section = grown(double, 10)
 
@@ -145,7 +146,7 @@ def test_seven_instances_cost_three_calls_each_and_no_more(driver):
     ],
 )
 def test_what_is_dear_is_not_asked_in_a_tick(driver, function):
-    double = driver(slow_s=3600.0)
+    double = driver(slow_s=3600.0, call_timeout_s=PATIENCE_S)
     double.until(whole)
     double.node.fail(function, crash=True)
     for _ in range(10):
@@ -158,7 +159,7 @@ def test_a_gpu_before_hopper_is_asked_for_no_activity(driver):
     """Counting before Hopper takes the counters from profilers, and its loss has frozen GPUs."""
     state = standard_node(1)
     del state["gpus"][0]["gpm"]
-    double = driver(state)
+    double = driver(state, call_timeout_s=PATIENCE_S)
     for function in ("nvmlGpmSampleAlloc", "nvmlGpmSampleGet", "nvmlGpmMetricsGet"):
         double.node.fail(function, crash=True)
     (one,) = double.until_read().gpus
@@ -212,7 +213,7 @@ def test_an_event_wait_that_fails_is_one_line_and_no_flood(driver, caplog):
 
 
 def test_a_lost_gpu_does_not_take_the_others_events_with_it(driver):
-    double = driver()
+    double = driver(call_timeout_s=PATIENCE_S)
     double.until(lambda s: s.driver.watches_xids and all(map(complete, s.gpus)))
     double.node.fail("*", 15, gpu=1)
     double.until(lambda s: states(s) == ["ok", "lost"])

@@ -12,6 +12,7 @@ from pymon.sources.nvml import fast, fields, slow
 from tests.daemon.nvml.driver import complete
 from tests.daemon.nvml.test_supervisor import OF_ONE_GPU, symbol
 from tests.nvml_double import GIB, gpu, mig_gpu, standard_node
+from tests.waiting import PATIENCE_S
 
 OF_PROCESSES = {"pymon_gpu_process_memory_bytes", "pymon_gpu_process_sm_utilization_ratio"}
 
@@ -112,7 +113,7 @@ def test_any_one_field_that_fails_costs_one_series_at_most(driver, code):
 
 @pytest.mark.parametrize("code", [2, 3, 4, 6, 13, 15, 16, 25, 999, 12345])
 def test_any_one_call_that_fails_costs_its_gpu_only(driver, code):
-    double = driver(standard_node(len(OF_ONE_GPU) + 1))
+    double = driver(standard_node(len(OF_ONE_GPU) + 1), call_timeout_s=PATIENCE_S)
     for index, name in enumerate(OF_ONE_GPU, 1):
         double.node.fail(symbol(name), code, gpu=index)
     section = double.until(lambda s: s.gpus and complete(s.gpus[0]) and s.cost.errors_total)
