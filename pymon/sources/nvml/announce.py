@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import mmap
 import os
-import struct
 import time
 from dataclasses import dataclass
 from typing import Final
 
 NO_GPU: Final = -1  # a call about the driver or all GPUs
 SIZE: Final = 16
-_WORD = struct.Struct("<Q")
 _COUNT_MASK = 0xFFFFFFFF
 _READS_MAX = 4  # a word that changes each time belongs to a worker that is getting on
 
@@ -80,6 +78,7 @@ class Page:
 
     def __init__(self, fd: int) -> None:
         self._map = mmap.mmap(fd, SIZE)
+        self._words = memoryview(self._map).cast("Q")  # each is read and written whole
         self._count = 0
 
     @classmethod
@@ -93,23 +92,21 @@ class Page:
         """Names the call that follows; gives the time at which it begins."""
         now_ns = time.monotonic_ns()
         self._count = self._count % _COUNT_MASK + 1
-        _WORD.pack_into(self._map, 0, now_ns)
-        what = self._count << 32 | (gpu + 1 & 0xFFFF) << 16 | _NUMBERS[function]
-        _WORD.pack_into(self._map, 8, what)
+        self._words[0] = now_ns
+        self._words[1] = self._count << 32 | (gpu + 1 & 0xFFFF) << 16 | _NUMBERS[function]
         return now_ns
 
     def end(self) -> None:
         """The call has returned."""
-        _WORD.pack_into(self._map, 8, 0)
+        self._words[1] = 0
 
     def read(self) -> Announcement | None:
         """What is being called, or None between calls."""
         for _ in range(_READS_MAX):
-            (what,) = _WORD.unpack_from(self._map, 8)
-            (began_ns,) = _WORD.unpack_from(self._map, 0)
+            what, began_ns = self._words[1], self._words[0]
             if what == 0:
                 return None
-            if _WORD.unpack_from(self._map, 8)[0] == what:
+            if self._words[1] == what:
                 number = what & 0xFFFF
                 name = CALLS[number - 1] if number <= len(CALLS) else "unknown"
                 return Announcement((what >> 16 & 0xFFFF) - 1, name, began_ns)
@@ -117,4 +114,5 @@ class Page:
 
     def close(self) -> None:
         """Lets go of the memory."""
+        self._words.release()
         self._map.close()

@@ -34,6 +34,7 @@ class Device:
     identity: GpuIdentity
     plausible: Plausible = field(default_factory=Plausible)
     failed: CallFailed | None = None
+    refusals: int = 0  # grows with each change of what it refuses
     _never: set[Hashable] = field(default_factory=set)
     _reask_s: float = field(default_factory=lambda: time.monotonic() + REASK_S)
 
@@ -55,20 +56,26 @@ class Device:
 
     def may_ask(self, question: Hashable) -> bool:
         """Whether it has not refused this for good."""
+        self.reask_in_time()
+        return question not in self._never
+
+    def reask_in_time(self) -> None:
+        """Forgets refusals that are old."""
         if self._never and time.monotonic() >= self._reask_s:
             self.forget_refusals()
-        return question not in self._never
 
     def note(self, question: Hashable, err: CallFailed) -> None:
         """Remembers a refusal. An error of another kind may pass: it is asked again."""
         if err.code in NEVER or err.code == NO_PERMISSION:
             self._never.add(question)
+            self.refusals += 1
         if err.code not in NEVER:
             self.failed = err
 
     def forget_refusals(self) -> None:
         """Everything is asked again, as after a change of the MIG mode."""
         self._never.clear()
+        self.refusals += 1
         self._reask_s = time.monotonic() + REASK_S
 
 

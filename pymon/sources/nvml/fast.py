@@ -8,7 +8,7 @@ from typing import Any, Final
 from pymon.model.gpu import FastReadings, LinkBytes
 from pymon.sources.nvml import fields, memory
 from pymon.sources.nvml.device import Device
-from pymon.sources.nvml.fields import Field
+from pymon.sources.nvml.fields import Field, Fields
 from pymon.sources.nvml.gpm import Gpm
 from pymon.sources.nvml.mig import Mig
 from pymon.sources.nvml.plausible import (
@@ -39,9 +39,9 @@ def wanted(driver_version: str, links: int) -> list[Field]:
     return fields.known_to(driver_version, every)
 
 
-def read(device: Device, asked: list[Field], gpm: Gpm, mig: Mig, now_s: float) -> FastReadings:
+def read(device: Device, asked: Fields, gpm: Gpm, mig: Mig, now_s: float) -> FastReadings:
     """Everything that the GPU tells and that can be. Raises DriverAway and GpuGone."""
-    check, found = device.plausible, fields.read(device, asked)
+    check, found = device.plausible, asked.read(device)
     power_w = _power(device, found)
     # A GPU that is cut into instances answers no utilisation, or zero (NVIDIA/dcgm-exporter#216).
     rates = None if device.identity.mig_enabled else device.ask("nvmlDeviceGetUtilizationRates")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 import math
 import struct
 from collections.abc import Iterable
@@ -54,8 +53,10 @@ RENUMBERED_SINCE: Final = (580, 126)
 
 # nvmlFieldValue_t: id, scope, timestamp, latency, type of the value, return code, the value's eight bytes. Taken from
 # memory as it is: nvidia-ml-py's own structures cost a microsecond for each member that is looked at.
-_VALUE = struct.Struct("<IIqqIIQ")
+_ASKED = struct.Struct("<II32x")
+_ANSWER = struct.Struct("<24xIIQ")
 _DOUBLE, _U32, _I64, _I32, _U16 = 0, 1, 4, 5, 6
+_LONG = frozenset({2, 3})  # unsigned, of 64 bits
 _ABSENT_U32, _ABSENT_U64 = 2**32 - 1, 2**64 - 1  # NVML_VALUE_NOT_AVAILABLE
 _NARROW = frozenset({_U32, _I32, _U16})
 # Bytes in 32 bits wrap every 4 GiB, several times within a tick of a fast link: no total can be had from that.
@@ -70,52 +71,68 @@ def known_to(driver_version: str, fields: Iterable[Field]) -> list[Field]:
     return [field for field in fields if field[0] < RENUMBERED_FROM or renumbered]
 
 
-def read(device: Device, fields: Iterable[Field]) -> dict[Field, Any]:
-    """The fields that the GPU tells, by id and scope. Raises DriverAway and GpuGone."""
-    wanted = tuple(field for field in fields if device.may_ask(field))
-    found: dict[Field, Any] = {}
-    for number, scope, _, _, kind, code, bits in _ask(device, wanted):
-        field = (number, scope)
+class Fields:
+    """Fields of one GPU that are asked for together, again and again: their memory is made once.
+
+    It is made anew where the GPU refuses one for good, and where refusals are forgotten.
+    """
+
+    def __init__(self, fields: Iterable[Field]) -> None:
+        self._fields = tuple(fields)
+        self._prepare((), refusals=-1)
+
+    def read(self, device: Device) -> dict[Field, Any]:
+        """Those that the GPU tells, by id and scope. Raises DriverAway and GpuGone."""
+        device.reask_in_time()
+        if device.refusals != self._refusals:
+            wanted = filter(device.may_ask, self._fields if device.may_ask(_NAME) else ())
+            self._prepare(tuple(wanted), device.refusals)
+        found: dict[Field, Any] = {}
+        if not self._wanted or not self._ask(device):
+            return found
+        for field, (kind, code, bits) in zip(
+            self._wanted, _ANSWER.iter_unpack(self._memory), strict=True
+        ):
+            if code:
+                _refused(device, field, code)
+            elif field[0] in _WIDE and kind in _NARROW:
+                device.note(field, CallFailed(_NAME, NOT_SUPPORTED))
+            elif (value := number_of(kind, bits)) is not None:
+                found[field] = value
+        return found
+
+    def _prepare(self, wanted: tuple[Field, ...], refusals: int) -> None:
+        self._wanted, self._refusals = wanted, refusals
+        self._blank = b"".join(_ASKED.pack(number, scope) for number, scope in wanted)
+        self._memory = bytearray(self._blank)
+        self._array = (ctypes.c_ubyte * len(self._memory)).from_buffer(self._memory)
+        self._count = ctypes.c_int(len(wanted))
+
+    def _ask(self, device: Device) -> bool:
+        function = getattr(pynvml.nvmlLib, _NAME, None)
+        if function is None:
+            return False
+        self._memory[:] = (
+            self._blank
+        )  # what a call leaves as it is shall not be an answer of the last one
+        arguments = device.handle, self._count, self._array
+        code = device.library.call_as(device.index, _NAME, function, *arguments)
         if code:
-            _refused(device, field, code)
-        elif number in _WIDE and kind in _NARROW:
-            device.note(field, CallFailed(_NAME, NOT_SUPPORTED))
-        elif (value := number_of(kind, bits)) is not None:
-            found[field] = value
-    return found
+            _refused(device, _NAME, code)
+        return not code
 
 
-@functools.lru_cache(maxsize=128)  # two for each GPU, as long as it refuses nothing new
-def _request(wanted: tuple[Field, ...]) -> bytes:
-    return b"".join(_VALUE.pack(number, scope, 0, 0, 0, 0, 0) for number, scope in wanted)
-
-
-def _ask(device: Device, wanted: tuple[Field, ...]) -> Iterable[tuple[int, ...]]:
-    function = getattr(pynvml.nvmlLib, _NAME, None)
-    if not wanted or function is None or not device.may_ask(_NAME):
-        return ()
-    memory = bytearray(_request(wanted))
-    array = (ctypes.c_ubyte * len(memory)).from_buffer(memory)
-    arguments = device.handle, ctypes.c_int(len(wanted)), array
-    code = device.library.call_as(device.index, _NAME, function, *arguments)
-    if code:
-        err = device.library.failure(_NAME, code)
-        if isinstance(err, DriverAway | GpuGone):
-            raise err
-        device.note(_NAME, err)
-        return ()
-    return _VALUE.iter_unpack(memory)
-
-
-def _refused(device: Device, field: Field, code: int) -> None:
+def _refused(device: Device, question: Field | str, code: int) -> None:
     err = device.library.failure(_NAME, code)
     if isinstance(err, DriverAway | GpuGone):
         raise err
-    device.note(field, err)
+    device.note(question, err)
 
 
 def number_of(kind: int, bits: int) -> float | int | None:
     """What eight bytes say by their type (nvmlValueType_t); None for what NVML marks as not available."""
+    if kind in _LONG:
+        return None if bits == _ABSENT_U64 else bits
     low = bits & 0xFFFFFFFF
     if kind == _U32:
         return None if low == _ABSENT_U32 else low
@@ -128,4 +145,4 @@ def number_of(kind: int, bits: int) -> float | int | None:
         return bits - 2**64 if bits >= 2**63 else bits
     if kind == _U16:
         return low & 0xFFFF
-    return None if bits == _ABSENT_U64 else bits  # unsigned long has 64 bits here
+    return None  # of a type that later drivers may have

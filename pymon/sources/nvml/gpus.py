@@ -10,7 +10,7 @@ from typing import Final
 from pymon.model.gpu import FastReadings, GpuState, SlowReadings
 from pymon.sources.nvml import fast, fields, slow
 from pymon.sources.nvml.device import Device, mig_enabled, open_device
-from pymon.sources.nvml.fields import Field
+from pymon.sources.nvml.fields import Fields
 from pymon.sources.nvml.gpm import Gpm
 from pymon.sources.nvml.library import (
     GPU_IS_LOST,
@@ -49,8 +49,8 @@ class _Slot:
     processes: Processes = field(default_factory=Processes)
     failed: CallFailed | None = None
     due_s: float = 0.0
-    fast_fields: list[Field] = field(default_factory=list)
-    slow_fields: list[Field] = field(default_factory=list)
+    fast_fields: Fields = field(default_factory=lambda: Fields(()))
+    slow_fields: Fields = field(default_factory=lambda: Fields(()))
 
 
 @dataclass(slots=True)
@@ -110,10 +110,10 @@ class Gpus:
         slot.uuid = device.identity.uuid
         links = 0
         if order.per_link:
-            found = fields.read(device, [(fields.NVLINK_LINKS, 0)])
+            found = Fields([(fields.NVLINK_LINKS, 0)]).read(device)
             links = int(found.get((fields.NVLINK_LINKS, 0), 0))
-        slot.fast_fields = fast.wanted(self.driver_version, links)
-        slot.slow_fields = slow.wanted(links)
+        slot.fast_fields = Fields(fast.wanted(self.driver_version, links))
+        slot.slow_fields = Fields(slow.wanted(links))
         slot.gpm.forget()
         slot.mig, slot.processes = Mig(), Processes()
         slot.device, slot.failed = device, None
@@ -129,7 +129,7 @@ class Gpus:
         shares = order.process_utilization
         rest = slow.read(device, slot.slow_fields, slot.processes, shares, now_s) if due else None
         failed = device.failed
-        if quick == FastReadings() and rest in (None, SlowReadings()) and failed is not None:
+        if failed is not None and quick == FastReadings() and rest in (None, SlowReadings()):
             raise failed  # not one answer: it is no GPU that can be read
         return GpuRead(
             index=slot.index,

@@ -59,7 +59,7 @@ class Plausible:
 
     def between(self, value: float | None, low: float, high: float) -> float | None:
         """The value where low <= value <= high."""
-        if value is None or (math.isfinite(value) and low <= value <= high):
+        if value is None or low <= value <= high:  # which is no number lies nowhere
             return value
         self.drop(OUT_OF_RANGE)
         return None
@@ -101,6 +101,9 @@ class Plausible:
         if last is None:
             self._counters[name] = _Counter(value, now_s, now_s)
             return value
+        if value == last.value:  # as most do most of the time
+            last.at_s, last.fell_to = now_s, None
+            return value
         if value < last.value and (last.fell_to is None or value < last.fell_to):
             last.fell_to = value
             self.drop(BACKWARDS)
@@ -108,9 +111,7 @@ class Plausible:
         if value - last.value > max_per_s * (now_s - last.at_s + SLACK_S):
             self.drop(OUT_OF_RANGE)
             return None
-        if value != last.value:
-            last.changed_s = now_s
-        last.value, last.at_s, last.fell_to = value, now_s, None
+        last.value, last.at_s, last.changed_s, last.fell_to = value, now_s, now_s, None
         return value
 
     def energy(self, energy_j: float | None, power_w: float | None, now_s: float) -> float | None:

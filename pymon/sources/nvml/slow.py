@@ -11,7 +11,7 @@ import pynvml
 from pymon.model.gpu import EccCount, SlowReadings
 from pymon.sources.nvml import fields
 from pymon.sources.nvml.device import Device
-from pymon.sources.nvml.fields import Field
+from pymon.sources.nvml.fields import Field, Fields
 from pymon.sources.nvml.processes import Processes
 
 CLOCKS: Final = {"graphics": 0, "sm": 1, "memory": 2, "video": 3}
@@ -45,10 +45,10 @@ def wanted(links: int) -> list[Field]:
 
 
 def read(
-    device: Device, asked: list[Field], processes: Processes, shares: bool, now_s: float
+    device: Device, asked: Fields, processes: Processes, shares: bool, now_s: float
 ) -> SlowReadings:
     """Everything that the GPU tells; `shares`: also what each process took. Raises DriverAway and GpuGone."""
-    found = fields.read(device, asked)
+    found = asked.read(device)
     pending, failure = (
         found.get((number, 0)) for number in (fields.REMAP_PENDING, fields.REMAP_FAILURE)
     )
