@@ -31,7 +31,7 @@ class CgroupCollector:
     """
 
     name: ClassVar[str] = "cgroup"
-    interval_s: ClassVar[float] = 5.0
+    interval_s: ClassVar[float] = 10.0
     timeout_s: ClassVar[float] = 0.5
     processes: Processes = field(default_factory=Processes)
     cgroups: Cgroupfs = field(default_factory=Cgroupfs)

@@ -38,7 +38,7 @@ class PlacementCollector:
     """
 
     name: ClassVar[str] = "placement"
-    interval_s: ClassVar[float] = 15.0
+    interval_s: ClassVar[float] = 30.0
     timeout_s: ClassVar[float] = 0.5
     processes: Processes = field(default_factory=Processes)
     cgroups: Cgroupfs = field(default_factory=Cgroupfs)

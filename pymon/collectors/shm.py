@@ -11,7 +11,7 @@ from pymon.model.absence import Why
 from pymon.model.host import ProcessShm, ShmSection
 from pymon.sources.shm import ProcessMounts, SharedMemory, ShmMount, Usage
 
-_LOOK_AGAIN = 15  # runs after which a process's mounts are read again: they hardly ever change
+_LOOK_AGAIN = 6  # runs after which a process's mounts are read again: they hardly ever change
 
 
 @dataclass(slots=True)
@@ -25,7 +25,7 @@ class ShmCollector:
     """
 
     name: ClassVar[str] = "shm"
-    interval_s: ClassVar[float] = 2.0
+    interval_s: ClassVar[float] = 5.0
     timeout_s: ClassVar[float] = 1.0
     memory: SharedMemory = field(default_factory=SharedMemory)
     mounts: ProcessMounts = field(default_factory=ProcessMounts)

@@ -20,7 +20,7 @@ _WORKER_NAME = (
 )
 _SPAWNED = "--multiprocessing-fork"  # how multiprocessing starts a worker that is not forked
 _CHILDREN_MAX = 512  # of one process; loaders have dozens
-_AFFINITY_RUNS = 6  # affinity is set once, soon after the start: read again each half minute
+_AFFINITY_RUNS = 3  # affinity is set once, soon after the start: read again each half minute
 
 Key = tuple[int, int]  # pid and start: a pid alone may come again
 
@@ -49,7 +49,7 @@ class WorkersCollector:
     """
 
     name: ClassVar[str] = "workers"
-    interval_s: ClassVar[float] = 5.0
+    interval_s: ClassVar[float] = 10.0
     timeout_s: ClassVar[float] = 0.5
     processes: Processes = field(default_factory=Processes)
     newest: Newest = no_snapshot

@@ -46,7 +46,7 @@ class Pipeline:
             await self._tick(everything)
 
     async def _tick(self, everything: bool) -> None:
-        outcomes = await asyncio.to_thread(self.runner.tick, everything)
+        outcomes = await self.runner.tick(everything)
         snapshot = Snapshot(self.clock.monotonic_ns(), self.clock.real_ns(), outcomes)
         self.newest = snapshot
         self.ledger.note(snapshot)

@@ -47,7 +47,7 @@ class RunnerDouble:
     clock: ClockDouble
     processes: tuple = ()
 
-    def tick(self, everything=False):
+    async def tick(self, everything=False):
         self.clock.now_s += 1.0
         return (Outcome("processes", State.OK, 0.0, TrainingSection(tuple(self.processes))),)
 

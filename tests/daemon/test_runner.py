@@ -1,3 +1,4 @@
+import asyncio
 import threading
 import time
 from dataclasses import dataclass, field
@@ -36,6 +37,11 @@ def patient(*collectors):
     return Runner(collectors, budget_s=PATIENCE_S)
 
 
+def tick(runner, everything=False):
+    """The outcomes of one tick, in a loop of its own."""
+    return asyncio.run(runner.tick(everything))
+
+
 def hanging(event, name, timeout_s=0.1):
     return CollectorDouble(event.wait, name, timeout_s)
 
@@ -44,7 +50,7 @@ def until_not_late(runner, index=0):
     """The first outcome of that collector that is not late."""
 
     def outcome():
-        found = runner.tick(everything=True)[index]
+        found = tick(runner, everything=True)[index]
         return found if found.state is not State.LATE else None
 
     return until(outcome)
@@ -59,7 +65,7 @@ def test_the_four_ways_to_end():
         hanging(hang, "late"),
     ]
 
-    outcomes = {outcome.collector: outcome for outcome in patient(*collectors).tick()}
+    outcomes = {outcome.collector: outcome for outcome in tick(patient(*collectors))}
     hang.set()
 
     assert {name: outcome.state.value for name, outcome in outcomes.items()} == {
@@ -83,7 +89,7 @@ def test_a_hung_collector_holds_nobody_up_and_is_not_started_twice():
     runner = patient(stuck, healthy)
 
     for _ in range(3):
-        states = [outcome.state for outcome in runner.tick(everything=True)]
+        states = [outcome.state for outcome in tick(runner, everything=True)]
     hang.set()
 
     assert states == [State.LATE, State.OK]
@@ -91,11 +97,29 @@ def test_a_hung_collector_holds_nobody_up_and_is_not_started_twice():
     assert len(healthy.runs) == 3
 
 
+def test_one_that_has_ended_before_the_next_one_begins_ends_no_tick():
+    runner = patient(
+        CollectorDouble(name="first"), CollectorDouble(lambda: time.sleep(0.01), "last")
+    )
+
+    for _ in range(20):
+        assert [outcome.state for outcome in tick(runner, everything=True)] == [State.OK] * 2
+
+
+def test_a_tick_with_nothing_due_waits_for_nothing():
+    runner = Runner((CollectorDouble(),), budget_s=10 * PATIENCE_S)
+    tick(runner)
+    began_s = time.monotonic()
+    tick(runner)
+
+    assert time.monotonic() - began_s < PATIENCE_S
+
+
 def test_a_tick_waits_for_all_of_them_no_longer_than_its_budget():
     hang = threading.Event()
     stuck = [hanging(hang, f"stuck {number}", 10 * PATIENCE_S) for number in range(3)]
 
-    outcomes = Runner(stuck, budget_s=0.1).tick()
+    outcomes = tick(Runner(stuck, budget_s=0.1))
     hang.set()
 
     assert [outcome.state for outcome in outcomes] == [State.LATE] * 3
@@ -105,7 +129,7 @@ def test_what_is_not_due_gives_what_it_gave_last():
     collector = CollectorDouble()
     runner = patient(collector)
 
-    assert runner.tick() == runner.tick()
+    assert tick(runner) == tick(runner)
     assert len(collector.runs) == 1
 
 
@@ -114,7 +138,7 @@ def test_what_a_late_run_brought_comes_with_the_next_tick_and_is_not_lost():
     late = hanging(hang, "late")
     runner = patient(late)
 
-    assert runner.tick(everything=True)[0].state is State.LATE
+    assert tick(runner, everything=True)[0].state is State.LATE
     hang.set()
     outcome = until_not_late(runner)
 
@@ -127,9 +151,9 @@ def test_a_seldom_collector_that_was_late_is_told_with_the_next_tick_and_not_an_
     late = hanging(hang, "late")
     runner = patient(late)
 
-    assert runner.tick()[0].state is State.LATE
+    assert tick(runner)[0].state is State.LATE
     hang.set()
-    until(lambda: runner.tick()[0].state is State.OK)
+    until(lambda: tick(runner)[0].state is State.OK)
 
     assert len(late.runs) == 1
 
@@ -145,11 +169,11 @@ def test_quick_ones_share_a_thread_and_one_that_hangs_costs_those_after_it_one_t
     second = CollectorDouble(note("host"), "host")
     other = CollectorDouble(note("shm"), "shm")
     runner = patient(first, second, other)
-    assert [outcome.state for outcome in runner.tick(everything=True)] == [State.OK] * 3
+    assert [outcome.state for outcome in tick(runner, everything=True)] == [State.OK] * 3
     assert threads["pressure"] == threads["host"] != threads["shm"]
 
     second.action, second.timeout_s = hang.wait, 0.1
-    states = [outcome.state for outcome in runner.tick(everything=True)]
+    states = [outcome.state for outcome in tick(runner, everything=True)]
     assert states == [State.OK, State.LATE, State.OK]
     hang.set()
     assert until_not_late(runner, 1).state is State.OK
