@@ -1,10 +1,14 @@
 """What the probe costs a training step: hooks on against hooks off, alternating in one process.
 
-    python bench/probe_cost.py [--rounds 100] [--json FILE]
+    python bench/probe_cost.py [--rounds 100] [--json FILE] [--peers-python PYTHON]
 
 Each round runs three blocks of steps in random order: hooks on, off, and off once more. `step_us` is the median over
 the rounds of on minus off, `noise_us` the same of the two offs (identical baselines): a figure below the noise says
-nothing more than that. The step is a small one (a loader, two layers, SGD), the worst case for a fixed cost.
+nothing more than that. Two models: a tiny one (a loader, two linear layers, SGD), the worst case for a fixed cost, and
+a deep one of 62 linear layers. The figures of the deep one have keys that begin with `deep_`.
+
+TraceML 0.5.0 and probing 0.2.4 are measured the same way where PYTHON has them (`pip install torch==2.13.0
+traceml-ai==0.5.0 probing==0.2.4`).
 """
 
 from __future__ import annotations
@@ -28,7 +32,10 @@ sys.path.insert(0, str(ROOT))
 os.environ["PYMON_SOCKET"] = "/nonexistent/agent.sock"  # the probe alone, without a daemon
 
 STEPS_PER_BLOCK = 40
-WARM_UP_BLOCKS = 3
+WARM_UP_ROUNDS = 3
+MODELS = {"": 2, "deep_": 62}  # linear layers, by the prefix of the keys
+PEERS = ("traceml", "probing")
+Figures = dict[str, "float | None"]
 PEER_S = 300.0  # a peer that hangs is left out
 STARTS = 60  # of an empty Python, with and without the `.pth`
 
@@ -42,46 +49,49 @@ def main() -> None:
     )
     arguments = parser.parse_args()
     figures = measure(arguments.rounds)
+    for name in PEERS:
+        for model in MODELS:
+            figures |= peer(name, model, arguments.peers_python, arguments.rounds)
     show(figures)
-    for name in ("traceml", "probing"):
-        value, text = peer_us(name, arguments.peers_python, arguments.rounds)
-        figures[f"{name}_step_us"] = value
-        print(f"{name + ' adds':50} {text}")
     if arguments.json:
         arguments.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
 
 
-def measure(rounds: int) -> dict[str, float | None]:
+def measure(rounds: int) -> Figures:
+    """Of the probe, for each model."""
     attach_ms, boot_ms = attach_time_ms(), boot_time_ms()
-    hooks = Hooks()
-    step = training_step()
-    for _ in range(WARM_UP_BLOCKS):
-        for on in (True, False):
-            hooks.switch(on)
-            block_us(step)
-    own_ns, steps = 0, 0
-    times: dict[str, list[float]] = {"on": [], "off": [], "off again": []}
-    for _ in range(rounds):
-        for name in random.sample(list(times), len(times)):
-            hooks.switch(name == "on")
-            before = hooks.own_cost()
-            times[name].append(block_us(step))
-            after = hooks.own_cost()
-            own_ns, steps = own_ns + after[0] - before[0], steps + after[1] - before[1]
-    cost = median_difference(times["on"], times["off"])
-    noise = abs(median_difference(times["off again"], times["off"]))
-    base = statistics.median(times["off"])
-    return {
-        "step_us": cost,
-        "step_ratio": cost / base,
-        "native_step_us": own_ns / steps / 1e3 if steps else None,
-        "traceml_step_us": None,
-        "probing_step_us": None,
-        "noise_us": noise,
+    figures: Figures = {
         "startup_ms": boot_ms + attach_ms,
         "boot_ms": boot_ms,
-        "baseline_step_us": base,
         "attach_ms": attach_ms,
+    }
+    hooks = Hooks()
+    for model, layers in MODELS.items():
+        own_ns, steps = hooks.own_cost()
+        figures |= alternated(training_step(layers), hooks.switch, rounds, model)
+        own_after_ns, steps_after = hooks.own_cost()
+        figures[f"{model}native_step_us"] = (own_after_ns - own_ns) / (steps_after - steps) / 1e3
+    return figures
+
+
+def alternated(
+    step: Callable[[], None], switch: Callable[[bool], None], rounds: int, prefix: str
+) -> Figures:
+    """On, off, and off again, in random order in each round. Ends with what is measured switched off."""
+    times: dict[str, list[float]] = {"on": [], "off": [], "off again": []}
+    for number in range(WARM_UP_ROUNDS + rounds):
+        for name in random.sample(list(times), len(times)):
+            switch(name == "on")
+            took_us = block_us(step)
+            if number >= WARM_UP_ROUNDS:
+                times[name].append(took_us)
+    switch(False)
+    cost_us, base_us = median_difference(times["on"], times["off"]), statistics.median(times["off"])
+    return {
+        f"{prefix}step_us": cost_us,
+        f"{prefix}step_ratio": cost_us / base_us,
+        f"{prefix}noise_us": abs(median_difference(times["off again"], times["off"])),
+        f"{prefix}baseline_step_us": base_us,
     }
 
 
@@ -138,13 +148,15 @@ class Hooks:
         return 0, 0
 
 
-def training_step() -> Callable[[], None]:
+def training_step(layers: int) -> Callable[[], None]:
+    """A step of a model of that many linear layers, with a loader and SGD."""
     import torch
     from torch import nn
     from torch.utils.data import DataLoader, TensorDataset
 
     torch.set_num_threads(1)
-    model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 8))
+    hidden = [layer for _ in range(layers - 1) for layer in (nn.Linear(64, 64), nn.ReLU())]
+    model = nn.Sequential(*hidden, nn.Linear(64, 8))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     loader = DataLoader(TensorDataset(torch.randn(512, 64)), batch_size=16)
 
@@ -207,36 +219,47 @@ def start_ms(code: str) -> float:
     return (used.ru_utime + used.ru_stime) * 1e3
 
 
-def show(figures: dict[str, float | None]) -> None:
-    rows = [
-        ("a step without the probe", "baseline_step_us", "µs"),
-        ("the probe adds", "step_us", "µs"),
-        ("  of it, timed by the hooks themselves", "native_step_us", "µs"),
-        ("two identical baselines differ by", "noise_us", "µs"),
-        ("start of the process, once", "startup_ms", "ms"),
-        ("  of it, the start of a Python that never trains", "boot_ms", "ms"),
-    ]
-    for text, key, unit in rows:
-        value = figures[key]
-        print(f"{text:50} {'-' if value is None else f'{value:10.2f} {unit}'}")
-    ratio = figures["step_ratio"]
-    assert ratio is not None
-    print(f"{'in per cent of the step':50} {100 * ratio:10.2f} %")
-
-
-def peer_us(name: str, python: str, rounds: int) -> tuple[float | None, str]:
-    """The peer's cost of the same step, and how to show it; None and the reason where it cannot be measured."""
+def peer(name: str, model: str, python: str, rounds: int) -> Figures:
+    """The peer's cost of the same step; None, and the reason told, where it cannot be measured."""
     env = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    command = [python, "-W", "ignore", str(ROOT / "bench/probe_peers.py"), name, str(rounds)]
+    command = [python, "-W", "ignore", str(ROOT / "bench/probe_peers.py"), name, model, str(rounds)]
     try:
         done = subprocess.run(
             command, env=env, check=False, capture_output=True, text=True, timeout=PEER_S
         )
-        figures = json.loads(done.stdout.strip().splitlines()[-1])
+        told: Figures = json.loads(done.stdout.strip().splitlines()[-1])
     except (OSError, subprocess.TimeoutExpired, ValueError, IndexError) as err:
         said = done.stderr.strip().splitlines() if isinstance(err, (ValueError, IndexError)) else []
-        return None, f"not measured: {said[-1] if said else err}"
-    return figures["step_us"], f"{figures['step_us']:10.2f} µs (noise {figures['noise_us']:.2f})"
+        print(f"{name} is not measured: {said[-1] if said else err}", file=sys.stderr)
+        told = {}
+    return {
+        f"{model}{name}_{key}": told.get(model + key)
+        for key in ("step_us", "step_ratio", "noise_us")
+    }
+
+
+def show(figures: Figures) -> None:
+    names = ["2 layers", "62 layers"]
+    print(f"{'':44}{names[0]:>14}{names[1]:>14}")
+    row("a step without anything (µs)", figures, "baseline_step_us")
+    row("the probe adds (µs)", figures, "step_us")
+    row("  of it, timed by the hooks themselves", figures, "native_step_us")
+    row("  in per cent of the step", figures, "step_ratio", 100)
+    row("  two identical baselines differ by (µs)", figures, "noise_us")
+    for name in PEERS:
+        row(f"{name} adds (µs)", figures, f"{name}_step_us")
+        row("  in per cent of the step", figures, f"{name}_step_ratio", 100)
+        row("  two identical baselines differ by (µs)", figures, f"{name}_noise_us")
+    print(
+        f"start of the process, once: {figures['startup_ms']:.1f} ms, of it {figures['boot_ms']:.2f} ms the start of a "
+        "Python that never trains"
+    )
+
+
+def row(text: str, figures: Figures, key: str, factor: float = 1) -> None:
+    values = [figures[model + key] for model in MODELS]
+    cells = ["-" if value is None else f"{factor * value:.2f}" for value in values]
+    print(f"{text:44}{cells[0]:>14}{cells[1]:>14}")
 
 
 if __name__ == "__main__":
