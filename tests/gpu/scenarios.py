@@ -20,6 +20,7 @@ from bench.gpu import part
 from bench.gpu.models import MODELS
 from tests.gpu.kineto_sums import furthest, sums_of_trace
 from tests.gpu.memory import memory
+from tests.gpu.nccl import nccl
 
 Sums = dict[str, tuple[int, int]]
 BLOCK = 20  # steps
@@ -279,6 +280,7 @@ SCENARIOS: dict[str, Callable[[part.Machine], dict[str, Any]]] = {
         leave_by_exception,
         second_client,
         memory,
+        nccl,
     )
 }
 LEAVING = ("leave_working", "leave_profiling", "leave_by_exception")  # whose end is what is watched
