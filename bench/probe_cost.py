@@ -17,11 +17,9 @@ import argparse
 import json
 import os
 import random
-import shutil
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -29,6 +27,9 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
+
+from bench.start_cost import attach_time_ms, boot_time_ms  # noqa: E402
+
 os.environ["PYMON_SOCKET"] = "/nonexistent/agent.sock"  # the probe alone, without a daemon
 
 STEPS_PER_BLOCK = 40
@@ -37,7 +38,6 @@ MODELS = {"": 2, "deep_": 62}  # linear layers, by the prefix of the keys
 PEERS = ("traceml", "probing")
 Figures = dict[str, "float | None"]
 PEER_S = 300.0  # a peer that hangs is left out
-STARTS = 60  # of an empty Python, with and without the `.pth`
 
 
 def main() -> None:
@@ -183,40 +183,6 @@ def block_us(step: Callable[[], None]) -> float:
         step()
         times.append(time.perf_counter_ns() - began_ns)
     return statistics.median(times) / 1e3
-
-
-def attach_time_ms() -> float:
-    """From the end of `import torch` to the hooks being in; in a process of its own, best of three."""
-    code = (
-        "import torch, time, pymon; began = time.perf_counter(); pymon.attach();"
-        "print((time.perf_counter() - began) * 1e3)"
-    )
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    runs = [subprocess.check_output([sys.executable, "-c", code], env=env) for _ in range(3)]
-    return min(float(one) for one in runs)
-
-
-def boot_time_ms() -> float:
-    """What the packaged `.pth` adds to the start of a Python that never trains: armed minus none, the median of many
-    pairs. In a Python of nothing else: an editable install brings a finder of its own that takes far longer.
-    """
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "pymon").symlink_to(ROOT / "pymon")
-        shutil.copy(ROOT / "pymon/probe/pymon.pth", folder)
-        armed = f"import site; site.addsitedir({folder!r})"
-        none = f"import site; site.addsitedir({folder + '/pymon/native'!r})"  # no .pth in there
-        pairs = [(start_ms(armed), start_ms(none)) for _ in range(STARTS)]
-    return statistics.median(one - other for one, other in pairs)
-
-
-def start_ms(code: str) -> float:
-    """Processor time of one start: on a busy machine the wall clock tells of the others."""
-    arguments = [sys.executable, "-S", "-c", code]
-    child = os.posix_spawn(sys.executable, arguments, {**os.environ, "PYMON": "1"})
-    _, status, used = os.wait4(child, 0)
-    if status:
-        sys.exit(f"a Python could not be started: wait status {status}")
-    return (used.ru_utime + used.ru_stime) * 1e3
 
 
 def peer(name: str, model: str, python: str, rounds: int) -> Figures:

@@ -15,12 +15,14 @@ import shutil
 import sys
 import threading
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pymon.link.wire import CaptureOrder, CountersOrder, Receipt
-from pymon.probe.capture_run import CaptureRun, no_room
 from pymon.probe.counters import Counters
 from pymon.probe.profiler_registry import ProfilerRegistry, registry
+
+if TYPE_CHECKING:  # it comes with the first order: the start of the training shall not wait for it
+    from pymon.probe.capture_run import CaptureRun
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 # A recording whose boundary is late may still end in a trace; the daemon waits this long beyond
@@ -88,6 +90,8 @@ class Captures:
             return Receipt(order.capture_id[:64], "refused", reason[:512])
         if isinstance(order, CountersOrder):
             return None
+        from pymon.probe.capture_run import CaptureRun
+
         with self._lock:
             self._run = CaptureRun(
                 order, folder, self._native, self._registry, self._end_at_evaluation
@@ -109,6 +113,8 @@ class Captures:
             return f"capture {busy} is under way here"
         if self._registry.user_is_active:
             return "the job's own profiler is running"
+        from pymon.probe.capture_run import no_room
+
         return no_room(order.spool, order.min_free_bytes, order.min_free_bytes)
 
     def on_step(self, step: int) -> None:
