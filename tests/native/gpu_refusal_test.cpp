@@ -89,6 +89,6 @@ TEST_CASE("switched off by configuration, said in the page") {
   core->start(page.writer.get(), options);
   CHECK(page.gpu().state == kLayerAbsent);
   CHECK(std::string(page.cupti().head.reason) == "switched off by configuration");
-  CHECK(core->yield(10));
+  CHECK(core->yield(10, "a test"));
   GpuCore::forget_in_child();
 }
