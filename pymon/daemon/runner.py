@@ -8,7 +8,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from queue import SimpleQueue
 from typing import TypeVar
@@ -165,7 +165,7 @@ class Runner:
         for name, due in lanes.items():
             for collector in due:
                 self._last[collector.name] = (now_s, self._lanes[name].take(collector))
-        return tuple(replace(self._last[c.name][1]) for c in self.collectors)
+        return tuple(self._last[c.name][1] for c in self.collectors)
 
     def _is_due(self, collector: Collector, now_s: float) -> bool:
         last = self._last.get(collector.name)
